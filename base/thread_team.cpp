@@ -1,27 +1,22 @@
 #include "base/thread_team.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <omp.h>
 #include <sched.h>
 #include <strings.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
+#include <deque>
 #include <exception>
 #include <fstream>
-#include <latch>
-#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
-#include <vector>
+#include <utility>
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -29,6 +24,7 @@
 
 #include "base/check.h"
 #include "base/float_environment.h"
+#include "base/per_thread.h"
 
 namespace llm {
 namespace {
@@ -83,11 +79,12 @@ std::optional<double> cgroup_quota() {
 std::optional<std::uint64_t> random_waits;  // changes between regions only
 
 thread_local std::chrono::nanoseconds asleep{0};  // at barriers
+thread_local bool in_region = false;              // whose regions have one worker
 
+constexpr std::chrono::microseconds kOwnCpuSpin(50);  // of a worker with a CPU of its own
 constexpr std::chrono::microseconds kNoSpin(1);
 
-/// OpenMP's word for threads that leave their CPU to others while they wait. Its runtime takes it
-/// from the environment, and so does the barrier, which stands in for OpenMP's.
+/// OpenMP's word for threads that leave their CPU to others while they wait.
 bool waits_passively() {
   const char* policy = std::getenv("OMP_WAIT_POLICY");
   return policy != nullptr && ::strcasecmp(policy, "passive") == 0;
@@ -101,56 +98,127 @@ std::uint64_t mixed(std::uint64_t x) {
   return x ^ x >> 31;
 }
 
-/// Threads of this process that the system still counts, a joined one for a moment too; 0 where it
-/// does not say. Allocates nothing: std::filesystem's iterators end the process without memory.
-std::size_t counted_threads() {
-  char text[1024] = {};  // "PID (NAME) ...", with the number as the 18th word after the name
-  const int file = ::open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-  if (file < 0) return 0;
-  const ssize_t size = ::read(file, text, sizeof text - 1);
-  ::close(file);
-  const char* at = size > 0 ? std::strrchr(text, ')') : nullptr;
-  for (int word = 0; at != nullptr && word < 18; ++word) at = std::strchr(at + 1, ' ');
-  return at == nullptr ? 0 : std::strtoul(at, nullptr, 10);
-}
-
-/// Starts `n` threads that are all there at once, and ends them.
-/// @return how many could be started, with the system's words when that is not all
-std::pair<std::size_t, std::string> try_threads(std::size_t n) {
-  const std::size_t before = counted_threads();
-  std::vector<std::thread> threads;
-  threads.reserve(n);
-  std::latch all(1);
-  std::string words;
-  try {
-    while (threads.size() < n) threads.emplace_back([&all] { all.wait(); });
-  } catch (const std::exception& error) {  // std::system_error, or no memory for its state
-    words = error.what();
-  }
-  all.count_down();
-  for (std::thread& thread : threads) thread.join();
-  for (int i = 0; i < 100 && counted_threads() > before; ++i)
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
-  return {threads.size(), words};
-}
-
-/// Whether so many threads, this one among them, can be there at once now.
-Status check_threads(int n_threads) {
-  const auto [others, words] = try_threads(static_cast<std::size_t>(n_threads) - 1);
-  if (words.empty()) return Ok{};
-  return Error{.code = ErrorCode::kResource,
-               .field = "threads",
-               .message = fmt::format("found {} that can be started ({}), need {}", others + 1,
-                                      words, n_threads),
-               .hint = "use fewer threads, or raise the limits of processes and memory"};
-}
-
 void pause_cpu() {
 #if defined(__x86_64__)
   _mm_pause();
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
+}
+
+/// Returns once `word` is not `old` any more: spins for a time, then sleeps.
+void wait_for_change(const std::atomic<int>& word, int old, std::chrono::nanoseconds spin_time) {
+  const auto give_up = std::chrono::steady_clock::now() + spin_time;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (word.load(std::memory_order_acquire) != old) return;
+      pause_cpu();
+    }
+  } while (std::chrono::steady_clock::now() < give_up);
+  const auto falls_asleep = std::chrono::steady_clock::now();
+  word.wait(old, std::memory_order_acquire);
+  asleep += std::chrono::steady_clock::now() - falls_asleep;
+}
+
+/// Whether each of so many workers has a CPU of its own to wait on.
+bool have_own_cpus(int n_threads) {
+  static const int cpus = available_cpus();
+  static const bool passive = waits_passively();
+  return n_threads <= cpus && !passive;
+}
+
+/// The threads that one thread computes on besides itself. They wait for its next region.
+class Crew {
+ public:
+  Crew() = default;
+  ~Crew() { dismiss(); }
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  /// From now on there are `n_threads` at least, the calling one among them. Errors: kResource
+  /// naming how many could be started, with the system's words.
+  Status grow(int n_threads) {
+    try {
+      while (size() < n_threads) {
+        Member& member = members_.emplace_back();
+        try {
+          member.thread = std::thread([&member] { member.work(); });
+        } catch (...) {
+          members_.pop_back();
+          throw;
+        }
+      }
+    } catch (const std::exception& error) {  // std::system_error, or no memory for its state
+      return Error{.code = ErrorCode::kResource,
+                   .field = "threads",
+                   .message = fmt::format("found {} that can be started ({}), need {}", size(),
+                                          error.what(), n_threads),
+                   .hint = "use fewer threads, or raise the limits of processes and memory"};
+    }
+    return Ok{};
+  }
+
+  /// Calls job(i) for each i of [0, n_threads), each on a thread of its own, and waits for all.
+  /// @pre n_threads <= size(); the job does not throw
+  void run(int n_threads, const std::function<void(int)>& job) {
+    if (n_threads == 1) return job(0);  // also in a region of this crew
+    const std::chrono::nanoseconds spin_time = have_own_cpus(n_threads) ? kOwnCpuSpin : kNoSpin;
+    n_running_ = n_threads - 1;
+    for (int i = 1; i < n_threads; ++i)
+      members_[static_cast<std::size_t>(i) - 1].begin({&job, i, &n_running_, spin_time});
+    job(0);
+    for (int n = n_running_; n > 0; n = n_running_) wait_for_change(n_running_, n, spin_time);
+  }
+
+  void dismiss() {
+    for (Member& member : members_) member.begin({});
+    for (Member& member : members_) member.thread.join();
+    members_.clear();
+  }
+
+ private:
+  struct Task {
+    const std::function<void(int)>* job = nullptr;  ///< null: end
+    int id = 0;
+    std::atomic<int>* n_running = nullptr;  ///< one less when it is done
+    std::chrono::nanoseconds spin_time{};
+  };
+
+  struct Member {
+    std::thread thread;
+    Task task;
+    std::atomic<int> n_begun = 0;  ///< tasks so far; `task` is the last one
+
+    void begin(const Task& next) {
+      task = next;
+      n_begun.fetch_add(1, std::memory_order_acq_rel);
+      n_begun.notify_one();
+    }
+
+    void work() {
+      std::chrono::nanoseconds spin_time = kNoSpin;
+      for (int n_done = 0;; ++n_done) {
+        wait_for_change(n_begun, n_done, spin_time);
+        if (task.job == nullptr) return;
+        spin_time = task.spin_time;
+        (*task.job)(task.id);
+        std::atomic<int>& n_running = *task.n_running;  // `task` is the next one after that
+        n_running.fetch_sub(1, std::memory_order_acq_rel);
+        n_running.notify_one();
+      }
+    }
+  };
+
+  int size() const { return static_cast<int>(members_.size()) + 1; }
+
+  std::atomic<int> n_running_ = 0;
+  std::deque<Member> members_;  // each stays at its place
+};
+
+/// The calling thread's.
+Crew& own_crew() {
+  static const PerThread<Crew> crews;
+  return crews.mine();
 }
 
 }  // namespace
@@ -176,7 +244,7 @@ RandomWaits::RandomWaits(std::uint64_t seed) {
 RandomWaits::~RandomWaits() { random_waits.reset(); }
 
 Team::Team(bool own_cpus, std::optional<std::uint64_t> waits)
-    : spin_time_(own_cpus ? std::chrono::microseconds(50) : kNoSpin),
+    : spin_time_(own_cpus ? kOwnCpuSpin : kNoSpin),
       dozes_(waits.has_value()),
       draws_(waits.value_or(0)) {}
 
@@ -227,16 +295,7 @@ void Team::meet() {
     generation_.notify_all();
     return;
   }
-  const auto give_up = std::chrono::steady_clock::now() + spin_time_;
-  do {
-    for (int i = 0; i < 32; ++i) {
-      if (generation_.load(std::memory_order_acquire) != generation) return check_complete();
-      pause_cpu();
-    }
-  } while (std::chrono::steady_clock::now() < give_up);
-  const auto falls_asleep = std::chrono::steady_clock::now();
-  generation_.wait(generation, std::memory_order_acquire);
-  asleep += std::chrono::steady_clock::now() - falls_asleep;
+  wait_for_change(generation_, generation, spin_time_);
   check_complete();
 }
 
@@ -251,50 +310,37 @@ Worker::Range Worker::share(std::size_t n, std::size_t group) const {
 
 Status start_threads(int n_threads) {
   LLM_CHECK(n_threads >= 1);
-  static std::mutex mutex;
-  static int known = 1;
-  const std::lock_guard lock(mutex);
-  if (n_threads <= known) return Ok{};
-  LLM_RETURN_IF_ERROR(check_threads(n_threads));
-  known = n_threads;
-  return Ok{};
+  return own_crew().grow(in_region ? 1 : n_threads);
 }
 
-Status start_team(int n_threads) {
-  LLM_RETURN_IF_ERROR(check_threads(n_threads));
-  run_parallel(n_threads, [](Worker) {});
-  return Ok{};
-}
+Status start_team(int n_threads) { return start_threads(n_threads); }
 
-void end_team() { omp_pause_resource_all(omp_pause_soft); }
+void end_team() { own_crew().dismiss(); }
 
 void run_parallel(int n_threads, const std::function<void(Worker)>& body) {
-  LLM_CHECK(n_threads >= 1);
   if (const Status started = start_threads(n_threads); !started.ok())
     throw std::runtime_error(started.error().to_string());
-  static const int cpus = available_cpus();
+  const int count = in_region ? 1 : n_threads;
   std::exception_ptr thrown;
   std::atomic<bool> failed = false;
   // Regions of one seed draw different waits.
   if (random_waits) random_waits = mixed(*random_waits);
-  static const bool passive = waits_passively();
-  Team team(n_threads <= cpus && !passive, random_waits);
-#pragma omp parallel num_threads(n_threads)
-  {
+  Team team(have_own_cpus(count), random_waits);
+  team.set_count(count);
+  own_crew().run(count, [&](int id) {
     const FloatEnvironment contract;
-    // OpenMP's own settings may give fewer threads than asked for.
-    team.set_count(omp_get_num_threads());
+    const bool outer = std::exchange(in_region, true);
     team.doze();
-    // Nothing may leave the region: OpenMP ends the process then.
     try {
-      body({omp_get_thread_num(), omp_get_num_threads(), &team});
+      body({id, count, &team});
     } catch (const Team::Abandoned&) {
       // Whoever abandoned the team has said why.
     } catch (...) {
       if (!failed.exchange(true)) thrown = std::current_exception();
       team.abandon();
     }
-  }
+    in_region = outer;
+  });
   if (thrown) std::rethrow_exception(thrown);
 }
 

@@ -77,14 +77,16 @@ CacheIdentity cache_identity(const Sequence& sequence, std::string model_sha256)
 }
 
 Status PromptCache::write(const std::string& path, Sequence& sequence, std::size_t n_tokens,
-                          const CacheIdentity& identity, std::string_view note, bool with_values) {
+                          const CacheIdentity& identity, std::string_view note, bool with_values,
+                          FileLock* held) {
   LLM_CHECK(n_tokens <= sequence.position());
   const std::size_t stored = with_values ? n_tokens : 0;
   if (with_values) {
     sequence.truncate(n_tokens);
     LLM_RETURN_IF_ERROR(sequence.evaluate({}, LogitRows::kNone));
   }
-  LLM_TRY(AtomicFile file, AtomicFile::create(path));
+  LLM_TRY(AtomicFile file, AtomicFile::create(path, AtomicFile::Unnamed::kIfPossible,
+                                              AtomicFile::Target::kFollow, held));
   LLM_RETURN_IF_ERROR(file.write(std::vector<std::byte>(kHeaderBytes)));
   HashedFile content(file);
   LLM_RETURN_IF_ERROR(content.text(identity.model_sha256));

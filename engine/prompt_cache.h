@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/file_lock.h"
 #include "base/mapped_file.h"
 #include "base/result.h"
 #include "engine/executor.h"
@@ -37,11 +38,12 @@ class PromptCache {
   /// reach into there is computed again where it was given back.
   /// @param note  any text, given back by note()
   /// @param with_values  false: the tokens alone
+  /// @param held  the caller's lock of the file (AtomicFile::create())
   /// Errors: kIo; with values those of Sequence::evaluate(). Cost: memory for 256 rows of keys and
   /// values.
   static Status write(const std::string& path, Sequence& sequence, std::size_t n_tokens,
                       const CacheIdentity& identity, std::string_view note = "",
-                      bool with_values = true);
+                      bool with_values = true, FileLock* held = nullptr);
 
   std::span<const TokenId> tokens() const { return tokens_; }
   /// Leading tokens whose keys and values the file has.

@@ -11,7 +11,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-ROWS = 96
+ROWS = 90  # all of them; there are later ones, with gaps
 ROW = re.compile(r"^\| (\d+)(?:, (\d+))? \|.*\| ([^|]+) \|$", re.MULTILINE)
 CASE = re.compile(r'TEST_CASE(?:_METHOD)?\(\s*(?:\w+,\s*)?"((?:[^"\\]|\\.)*)"')
 
@@ -29,10 +29,11 @@ def main() -> int:
         known = command[1].replace("-", "_") in commands if command else test in cases
         for row in filter(None, (first, second)):
             found[int(row)] = known or f"no test is called {test!r}"
-    wrong = {row: found.get(row, "is missing") for row in range(1, ROWS + 1) if found.get(row) is not True}
+    rows = found.keys() | set(range(1, ROWS + 1))
+    wrong = {row: found.get(row, "is missing") for row in sorted(rows) if found.get(row) is not True}
     for row, reason in wrong.items():
         print(f"docs/bad_input.md: row {row}: {reason}", file=sys.stderr)
-    print(f"{ROWS - len(wrong)}/{ROWS}")
+    print(f"{len(rows) - len(wrong)}/{len(rows)}")
     return 1 if wrong else 0
 
 

@@ -1,54 +1,117 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
+#include "engine/chat/call_marks.h"
+#include "engine/chat/object_reader.h"
+#include "engine/chat/pair_reader.h"
 #include "engine/chat/reply_format.h"
+#include "engine/chat/reply_part.h"
+#include "engine/chat/value_reader.h"
 
 namespace llm {
 
-/// A call of a function, as a model wrote it.
-struct FunctionCall {
-  std::string name;
-  std::string arguments;  ///< JSON of an object
-};
-
-/// Reads single calls out of a reply: what stands between ReplyFormat's begin and end.
+/// Reads calls as they come, one reader for every form. White space, brackets of lists, fences and
+/// marks may stand between calls in any number; a call is
+///
+///   NAME {arguments}     NAME (key=value, ...)     {"name": NAME, "arguments": {...}}
+///   NAME KEY_BEGIN key KEY_END value VALUE_END ...
+///
+/// and begins where its function is known and its arguments have begun: from there on they are
+/// given as they come. What goes no further before is no call, and given back.
 class CallReader {
  public:
-  /// @param format  its texts without white space at their ends
-  /// @param tools  OpenAI's list of functions; null: none is known
-  CallReader(const ReplyFormat& format, const OrderedJson& tools)
-      : format_(format), tools_(tools) {}
+  /// @param marks  of the format; outlives this, as tools do. @param tools  OpenAI's list
+  CallReader(const ReplyFormat& format, const CallMarks& marks, const OrderedJson& tools)
+      : format_(format),
+        marks_(marks),
+        tools_(tools),
+        object_(format),
+        pairs_(format, marks, tools) {}
+
+  /// A mark that begins calls. @param is_fenced  a fence stands before it
+  void begin(const Atom& mark, bool is_fenced);
+  /// The reply is the call, if anything. @param is_sure  its arguments need not wait for the end
+  void begin_bare(bool is_sure);
+  /// The name is the next thing, or known.
+  void begin_name() { restart(State::kName); }
+  void begin_arguments(const std::string& name);
 
   enum class Step {
-    kDone,
-    kNeedsMore,  ///< what is there may become a call
-    kFailed,     ///< it is none: no JSON, or no known function
+    kTaken,
+    kAgain,  ///< a call has ended, and left() is to be taken
+    kOver,   ///< left() is no part of a call, with that atom
   };
-
-  /// @param at  where the call begins; then where it ends. @param is_whole  no more text comes
-  /// @param channel  the function, where the format has it elsewhere (Call::kChannels)
-  Step read(std::string_view text, bool is_whole, const std::string& channel, std::size_t& at,
-            FunctionCall& call) const;
-  bool is_known(const std::string& name) const;
+  Step take(const Atom& atom, std::vector<ReplyPart>& parts);
+  /// The reply has ended, and left() is to be taken, if anything; then this again.
+  /// @param is_cut  by a limit, not by the model
+  void finish(bool is_cut, std::vector<ReplyPart>& parts);
+  /// What is no part of a call. @param is_text  its first atom is text, even if it is a mark
+  std::vector<Atom> left(bool& is_text);
+  /// A mark that ends calls is still due.
+  bool is_open() const { return is_open_; }
+  void close() { is_open_ = false; }
+  bool is_known(std::string_view name) const { return function_of(tools_, name) != nullptr; }
 
  private:
-  Step read_object(std::string_view text, std::size_t& at, FunctionCall& call) const;
-  Step read_named(std::string_view text, std::size_t& at, FunctionCall& call) const;
-  Step read_pairs(std::string_view text, bool is_whole, std::size_t& at, FunctionCall& call) const;
-  OrderedJson value_of(const std::string& function, const std::string& key, std::string text) const;
+  enum class State { kOpen, kName, kMiddle, kObject, kArguments, kPairs, kBroken, kAfter, kTag };
 
-  ReplyFormat format_;
-  OrderedJson tools_;
+  void restart(State state);
+  /// These take an atom. @return false: it is no part of a call
+  bool handle(const Atom& atom);
+  bool open(const Atom& atom);
+  bool name(const Atom& atom);
+  bool middle(const Atom& atom);
+  bool object(const Atom& atom);
+  bool arguments(const Atom& atom);
+  bool pairs(const Atom& atom);
+  bool broken(const Atom& atom);
+  bool after(const Atom& atom);
+  bool tag(const Atom& atom);
+
+  /// The declared function that is meant; empty: none.
+  std::string declared(std::string_view name) const;
+  void begin_call();
+  void add_arguments(std::string text);
+  void end_call(bool is_whole);
+  bool give_up();  ///< no call: false
+  unsigned roles(const Atom& atom) const { return marks_.lexer.roles(atom); }
+  bool is_pairs() const { return format_.call == ReplyFormat::Call::kPairs; }
+
+  const ReplyFormat& format_;
+  const CallMarks& marks_;
+  const OrderedJson& tools_;
+  ObjectReader object_;
+  PairReader pairs_;
+  ValueReader value_;
+
+  State state_ = State::kOpen;
+  std::vector<Atom> raw_;  ///< of the call under way, or behind the last one
+  std::string name_;
+  std::string middle_;  ///< between name and arguments
+  std::string tag_;     ///< around a bare call
+  FunctionCall call_;
+  bool is_begun_ = false;  ///< the call has been told of
+  bool has_calls_ = false;
+  bool is_open_ = false;  ///< marks have begun calls
+  bool is_list_ = false;  ///< names may follow each other
+  bool is_fenced_ = false;
+  bool is_bare_ = false;  ///< nothing but calls may be in the reply
+  bool is_sure_ = true;   ///< parts need not be held
+  bool is_text_ = false;
+  bool is_again_ = false;
+  std::vector<ReplyPart>* parts_ = nullptr;
+  std::vector<ReplyPart> held_;  ///< of a bare call, which may still be none
+  std::vector<Atom> all_;        ///< of it
 };
 
 /// `text` without white space at its ends.
 std::string_view without_spaces(std::string_view text);
 std::string_view without_leading_spaces(std::string_view text);
-/// Whether `text` may become one that starts with `marker`, which it does not yet.
-bool may_become(std::string_view text, std::string_view marker);
 
 }  // namespace llm

@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "engine/chat/value_reader.h"
+
 namespace llm {
 namespace {
 
@@ -63,9 +65,11 @@ std::size_t common_suffix(Text a, Text b) {
 
 /// Replies as the template writes them.
 struct Replies {
-  std::string one;  ///< call
-  std::string two;  ///< calls; empty: the template takes one only
-  std::string end;  ///< what follows a reply's content
+  std::string one;            ///< call
+  std::string two;            ///< calls; empty: the template takes one only
+  std::string end;            ///< what follows a reply's content
+  std::string asked;          ///< the conversation up to the reply
+  std::string content_begin;  ///< what stands before a reply's content
   bool text_arguments = false;
   bool null_content = false;
 };
@@ -89,7 +93,10 @@ std::optional<Replies> write_replies(const RenderChat& render) {
   if (plain.ok()) {
     const std::size_t at = plain->find(kContent);
     if (at != std::string::npos) replies.end = plain->substr(at + kContent.size());
+    if (at != std::string::npos && plain->starts_with(*asked))
+      replies.content_begin = plain->substr(asked->size(), at - asked->size());
   }
+  replies.asked = *asked;
   for (const bool as_text : {false, true}) {
     for (const OrderedJson& content : {OrderedJson(""), OrderedJson()}) {
       const auto one = render(conversation(reply_with_calls(1, content, as_text)), tools, false);
@@ -107,11 +114,20 @@ std::optional<Replies> write_replies(const RenderChat& render) {
   return std::nullopt;
 }
 
-/// The object in `text` that begins at `at` and ends where it says.
+/// The object in `text` that begins at `at` and ends where it says, in any spelling of values.
 OrderedJson object_at(Text text, std::size_t at, std::size_t& end) {
-  end = json_object_end(text, at);
-  if (end == Text::npos) return nullptr;
-  OrderedJson object = parse_ordered_json(text.substr(at, end - at));
+  ValueReader reader;
+  std::string json;
+  end = at;
+  for (auto step = ValueReader::Step::kMore; step != ValueReader::Step::kDone;) {
+    if (step == ValueReader::Step::kFailed || end >= text.size()) return nullptr;
+    const bool is_quote = text.substr(end).starts_with(ValueReader::kQuote);
+    const std::size_t size = is_quote ? ValueReader::kQuote.size() : 1;
+    bool is_taken = true;
+    step = reader.take(text.substr(end, size), json, is_taken);
+    end += size;
+  }
+  OrderedJson object = parse_ordered_json(json);
   return object.is_object() ? object : OrderedJson();
 }
 
@@ -141,19 +157,20 @@ std::optional<std::pair<std::size_t, std::size_t>> find_object(Text reply, std::
   return std::nullopt;
 }
 
-/// A name and its arguments as one object. @return the end of the call
+/// A name and its arguments as one object, or as keywords. @return the end of the call
 std::optional<std::size_t> find_json(Text reply, std::size_t name, std::size_t key,
                                      ReplyFormat& format) {
-  const std::size_t brace = reply.rfind('{', key);
+  const std::size_t after_name = name + kName.size();
+  const bool has_keywords = reply.substr(after_name).starts_with('(');
+  const std::size_t begin = has_keywords ? after_name : reply.rfind('{', key);
   std::size_t end = 0;
-  if (brace == Text::npos || brace < name || object_at(reply, brace, end) != known_arguments())
-    return std::nullopt;
-  Text middle = reply.substr(name + kName.size(), brace - name - kName.size());
-  middle = middle.substr(0, middle.find(kIds[0]));
-  if (middle.starts_with(":0")) middle.remove_prefix(2);  // the call's number: Kimi K2
-  format.middle = middle;
-  format.call = Call::kJson;
-  return end;
+  if (begin == Text::npos || begin < name) return std::nullopt;
+  if (object_at(reply, begin, end) == known_arguments()) {
+    format.call = has_keywords ? Call::kKeywords : Call::kJson;
+    format.middle = reply.substr(after_name, begin - after_name);
+    return end;
+  }
+  return std::nullopt;
 }
 
 /// A name and texts around each argument's name and value. @return the end of the call
@@ -167,7 +184,14 @@ std::optional<std::size_t> find_pairs(Text reply, std::size_t name, std::size_t 
   const std::size_t after_value = value + kValues[0].size();
   const Text before_first = reply.substr(after_name, key - after_name);
   const Text before_next = reply.substr(after_value, next_key - after_value);
-  const std::size_t n = common_suffix(before_first, before_next);
+  std::size_t n = common_suffix(before_first, before_next);
+  // It begins no mark's rest: ">" of "</value>" and of "<name>" are not its.
+  const Text own = before_next.substr(0, before_next.size() - n);
+  const std::size_t opened = own.rfind('<');
+  if (opened != Text::npos && own.find('>', opened) == Text::npos) {
+    const std::size_t closed = before_next.find('>', own.size());
+    n = closed == Text::npos ? 0 : before_next.size() - closed - 1;
+  }
   format.key_begin = before_next.substr(before_next.size() - n);
   format.key_end = reply.substr(key + kKeys[0].size(), value - key - kKeys[0].size());
   format.value_end = before_next.substr(0, before_next.size() - n);
@@ -210,23 +234,54 @@ void read_calls(const Replies& replies, std::span<const std::string> ends, Reply
   format.end = after;
   if (const std::size_t next = replies.two.find(kName, end); next != std::string::npos)
     format.between = replies.two.substr(end, next - (name - begin) - end);
+  // A prompt may end with what begins a call: Functionary's.
+  if (format.call == Call::kJson && before.empty() && !format.between.empty() &&
+      replies.asked.ends_with(format.between)) {
+    format.begin = format.between;
+    format.starts_in_call = true;
+    format.content_begin = replies.content_begin;
+  }
+  for (std::string* text : {&format.begin, &format.middle, &format.between, &format.end})
+    for (const Text id : kIds)
+      if (const std::size_t at = text->find(id); at != std::string::npos)
+        text->replace(at, id.size(), "000000000");
   if (format.begin.ends_with("to=functions.")) {
     format.call = Call::kChannels;
     format.begin = format.between = format.end = "";
   }
-  // Where nothing marks a call, its shape must: an object alone is one.
-  const bool is_marked = format.begin.find_first_of("<[{|") != std::string::npos;
-  const bool knows_id = format.begin.find(kIds[0]) != std::string::npos;
-  const bool is_plain = format.call == Call::kObject && format.begin.empty();
-  if (format.call != Call::kChannels && ((!is_marked && !is_plain) || knows_id))
-    format.call = Call::kNone;
+  // Where nothing marks a call, its shape must: an object or a list alone is one.
+  const bool is_marked =
+      format.begin.find_first_of("<[{|") != std::string::npos || format.starts_in_call;
+  if (format.call != Call::kChannels && !is_marked && !format.is_bare()) format.call = Call::kNone;
+}
+
+/// Calls of a template that tells of functions and writes no calls: by the marks that it names.
+void guess_calls(Text jinja, ReplyFormat& format) {
+  constexpr std::array<std::array<Text, 3>, 5> kMarks = {
+      {{"<|tool_call_start|>", "<|tool_call_start|>", "<|tool_call_end|>"},
+       {"<|tool_list_start|>", "<|tool_call_start|>", "<|tool_call_end|>"},
+       {"<|tool_call|>", "<|tool_call|>", ""},
+       {"<TOOLCALL>", "<TOOLCALL>", "</TOOLCALL>"},
+       {"<tool_call>", "<tool_call>", "</tool_call>"}}};
+  const auto* const found = std::ranges::find_if(
+      kMarks, [&](const std::array<Text, 3>& marks) { return jinja.find(marks[0]) != Text::npos; });
+  if (found == kMarks.end()) return;
+  const bool has_keywords = (*found)[1] == "<|tool_call_start|>";
+  const bool is_list = has_keywords || (*found)[1] != "<tool_call>";
+  format.call = has_keywords ? Call::kKeywords : Call::kObject;
+  format.begin = std::string((*found)[1]) + (is_list ? "[" : "\n");
+  format.end = (is_list ? "]" : "\n") + std::string((*found)[2]);
+  format.between = is_list ? ", " : format.end + "\n" + format.begin;
 }
 
 ReplyFormat with_thoughts(Text jinja) {
-  constexpr std::array<std::pair<Text, Text>, 3> kThoughts = {
+  constexpr std::array<std::pair<Text, Text>, 6> kThoughts = {
       {{"<think>", "</think>"},
        {"[THINK]", "[/THINK]"},
-       {"<|START_THINKING|>", "<|END_THINKING|>"}}};
+       {"<|START_THINKING|>", "<|END_THINKING|>"},
+       {"<mm:think>", "</mm:think>"},
+       {"<seed:think>", "</seed:think>"},
+       {"<|channel>thought", "<channel|>"}}};
   ReplyFormat format;
   for (const auto& [begin, end] : kThoughts) {
     if (jinja.find(begin) == Text::npos || jinja.find(end) == Text::npos) continue;
@@ -239,31 +294,17 @@ ReplyFormat with_thoughts(Text jinja) {
 
 }  // namespace
 
-std::size_t json_object_end(Text text, std::size_t at) {
-  if (at >= text.size() || text[at] != '{') return Text::npos;
-  std::size_t depth = 0;
-  bool in_string = false;
-  for (std::size_t i = at; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      in_string = c != '"';
-      continue;
-    }
-    in_string = c == '"';
-    if (c == '{' || c == '[') ++depth;
-    if ((c == '}' || c == ']') && --depth == 0) return i + 1;
-  }
-  return Text::npos;
-}
-
 ReplyFormat reply_format(Text jinja, const RenderChat& render, std::span<const std::string> ends) {
   ReplyFormat format = with_thoughts(jinja);
   const auto with = render(conversation(nullptr), known_tools(), true);
   const auto without = render(conversation(nullptr), nullptr, true);
   format.knows_tools = with.ok() && without.ok() && *with != *without;
+  if (jinja.find("<|python_tag|>") != Text::npos) format.more_begins = {"<|python_tag|>"};
   const auto replies = format.knows_tools ? write_replies(render) : std::nullopt;
-  if (!replies) return format;
+  if (!replies) {
+    if (format.knows_tools) guess_calls(jinja, format);
+    return format;
+  }
   format.text_arguments = replies->text_arguments;
   format.null_content = replies->null_content;
   read_calls(*replies, ends, format);

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -18,6 +19,7 @@ struct ReplyFormat {
     kNone,
     kObject,    ///< {"name": "f", "arguments": {...}}
     kJson,      ///< f MIDDLE {...}
+    kKeywords,  ///< f(k=v, ...)
     kPairs,     ///< f KEY_BEGIN k KEY_END v VALUE_END ... for each argument
     kChannels,  ///< gpt-oss: <|channel|>commentary to=functions.f <|message|>{...}<|call|>
   };
@@ -27,14 +29,23 @@ struct ReplyFormat {
 
   Call call = Call::kNone;
   std::string begin;  ///< before the first call; of kObject it may be empty: the reply is the call
-  std::string between;            ///< a call and the next one; empty: there is one at most
-  std::string end;                ///< after the last one
-  std::string name_key = "name";  ///< of kObject
+  std::string between;  ///< a call and the next one; empty: there is one at most
+  std::string end;      ///< after the last one
+  std::vector<std::string> more_begins = {};  ///< marks that may stand before calls besides
+  bool starts_in_call = false;                ///< the prompt ends with `begin`
+  std::string content_begin;                ///< what then stands before content, in place of a name
+  std::string name_key = "name";            ///< of kObject
   std::string arguments_key = "arguments";  ///< of kObject
   std::string middle;                       ///< of kJson; of kPairs it may stand after the name
   std::string key_begin;                    ///< of kPairs, as the two below
   std::string key_end;
   std::string value_end;
+
+  /// Nothing marks a call: it is the whole reply, and begins with that character.
+  bool is_bare() const {
+    return (call == Call::kObject && begin.empty()) || (call == Call::kKeywords && begin == "[");
+  }
+  char bare_begin() const { return call == Call::kObject ? '{' : '['; }
 
   bool knows_tools = false;  ///< the template writes what functions there are
   // How the template wants what it is given back.
@@ -56,9 +67,5 @@ ReplyFormat reply_format(std::string_view jinja, const RenderChat& render,
 /// Calls as models are told to write them whose template knows none: {"name": ..., "arguments":
 /// ...} between <tool_call> and </tool_call>.
 ReplyFormat usual_reply_format(std::string_view jinja);
-
-/// The end of the JSON object that begins at `at`, by its braces; npos: it does not end, or none
-/// begins.
-std::size_t json_object_end(std::string_view text, std::size_t at);
 
 }  // namespace llm

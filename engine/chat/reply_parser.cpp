@@ -1,227 +1,253 @@
 #include "engine/chat/reply_parser.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace llm {
 namespace {
 
 using Text = std::string_view;
+using Kind = ReplyPart::Kind;
 
 constexpr Text kSpaces = " \t\r\n";
+constexpr std::size_t kMostFence = 24;  // characters of the line that opens a fence
+constexpr std::size_t kMostHeader = 256;
 // gpt-oss's format, "harmony". Source: OpenAI's "Harmony response format".
-constexpr Text kStart = "<|start|>";
-constexpr Text kChannel = "<|channel|>";
-constexpr Text kMessage = "<|message|>";
-constexpr Text kEnd = "<|end|>";
 constexpr Text kRecipient = "to=functions.";
 
-/// What of a format is looked for, its texts without white space at their ends.
-ReplyFormat looked_for(ReplyFormat format, const OrderedJson& tools) {
-  for (std::string* text :
-       {&format.think_begin, &format.think_end, &format.begin, &format.between, &format.end,
-        &format.middle, &format.key_begin, &format.key_end, &format.value_end})
-    *text = std::string(without_spaces(*text));
-  if (format.call == ReplyFormat::Call::kChannels) {
-    format.think_end = kEnd;
-  } else if (!tools.is_array() || tools.empty()) {
-    format.call = ReplyFormat::Call::kNone;
-    format.begin.clear();
-  }
+bool is_space(const Atom& atom) { return atom.mark < 0 && kSpaces.find(atom.c) != Text::npos; }
+
+/// What of a format is looked for.
+ReplyFormat looked_for(ReplyFormat format, bool has_tools) {
+  using Call = ReplyFormat::Call;
+  if (format.call != Call::kChannels && !has_tools) format.call = Call::kNone;
   return format;
 }
+
+bool has_any(const OrderedJson& tools) { return tools.is_array() && !tools.empty(); }
 
 }  // namespace
 
 ReplyParser::ReplyParser(const ReplyFormat& format, const OrderedJson& tools, bool is_thinking,
                          std::size_t most_calls)
-    : format_(looked_for(format, tools)),
-      reader_(format_, tools),
+    : fixed_(std::make_shared<const Fixed>(
+          Fixed{looked_for(format, has_any(tools)), tools, call_marks(format, has_any(tools))})),
+      lexer_(fixed_->marks.lexer),
+      reader_(fixed_->format, fixed_->marks, fixed_->tools),
       calls_left_(most_calls),
-      state_(format.call == ReplyFormat::Call::kChannels ? State::kHeader
-             : is_thinking                               ? State::kThought
-                                                         : State::kContent) {}
+      may_be_bare_(has_any(tools)) {
+  if (is_channels()) {
+    state_ = State::kHeader;
+  } else if (is_thinking) {
+    state_ = State::kThought;
+  } else if (format.starts_in_call && may_be_bare_) {
+    reader_.begin_name();
+    state_ = State::kCall;
+  }
+}
 
 std::vector<ReplyPart> ReplyParser::push(Text text) {
   if (calls_left_ == 0) return {};
-  pending_ += text;
+  lexer_.push(text, atoms_);
   run();
-  return std::exchange(parts_, {});
+  return parts();
 }
 
-std::vector<ReplyPart> ReplyParser::finish() {
-  ended_ = true;
+std::vector<ReplyPart> ReplyParser::finish(bool is_cut) {
+  if (calls_left_ == 0) return {};
+  lexer_.finish(atoms_);
   run();
+  while (state_ == State::kCall && calls_left_ > 0) {
+    reader_.finish(is_cut, parts_);
+    begin_part();
+    take_left();
+    if (atoms_.empty()) break;
+    run();
+  }
+  for (const Atom& atom : std::exchange(fence_, {})) add(Kind::kContent, lexer_.text(atom));
   if (!has_parts_ && !spaces_.empty())
-    parts_.push_back({ReplyPart::Kind::kContent, std::exchange(spaces_, ""), {}});
-  return std::exchange(parts_, {});
+    parts_.push_back({Kind::kContent, std::exchange(spaces_, ""), {}});
+  return parts();
 }
 
 void ReplyParser::run() {
-  for (bool goes_on = true; goes_on && !(pending_.empty() && !ended_);) {
-    if (calls_left_ == 0) return pending_.clear();
+  while (!atoms_.empty()) {
+    const Atom atom = atoms_.front();
+    atoms_.pop_front();
     switch (state_) {
       case State::kContent:
-        goes_on = content();
+        content(atom);
         break;
       case State::kThought:
-        goes_on = thought();
+        thought(atom);
         break;
       case State::kCall:
-        goes_on = call();
+        call(atom);
         break;
       case State::kHeader:
-        goes_on = header();
+        header(atom);
         break;
     }
   }
 }
 
-bool ReplyParser::content() {
-  const bool is_object = format_.call == ReplyFormat::Call::kObject;
-  if (is_object && format_.begin.empty() && !has_content_) {
-    const Text rest = without_leading_spaces(pending_);
-    if (rest.empty()) {
-      if (ended_) add(ReplyPart::Kind::kContent, std::exchange(pending_, ""));
-      return false;
-    }
-    if (rest.front() == '{') {
-      spaces_ += pending_.substr(0, pending_.size() - rest.size());
-      pending_.erase(0, pending_.size() - rest.size());
-      begun_.clear();
-      state_ = State::kCall;
-      return true;
-    }
+void ReplyParser::content(const Atom& atom) {
+  const unsigned is = lexer_.roles(atom);
+  if ((is & kBeginsCall) != 0) {
+    reader_.begin(atom, !fence_.empty());
+    fence_.clear();
+    state_ = State::kCall;
+    return;
   }
-  const std::size_t thought = find(format_.think_begin);
-  const std::size_t call = find(format_.begin);
-  const std::size_t end = format_.call == ReplyFormat::Call::kChannels ? find(kEnd) : Text::npos;
-  const std::size_t at = std::min({thought, call, end});
-  if (at == Text::npos) {
-    const std::size_t size = ended_ ? pending_.size() : safe_size(pending_);
-    add(ReplyPart::Kind::kContent, Text(pending_).substr(0, size));
-    pending_.erase(0, size);
-    return false;
+  if (!fence_.empty()) {
+    const bool goes_on = atom.mark < 0 && atom.c != '`' && fence_.size() < kMostFence;
+    if (goes_on) return fence_.push_back(atom);
+    for (const Atom& held : std::exchange(fence_, {})) add(Kind::kContent, lexer_.text(held));
   }
-  add(ReplyPart::Kind::kContent, Text(pending_).substr(0, at));
-  const Text marker = at == thought ? Text(format_.think_begin)
-                      : at == call  ? Text(format_.begin)
-                                    : kEnd;
-  state_ = at == thought ? State::kThought : at == call ? State::kCall : State::kHeader;
-  if (state_ == State::kCall) begun_ = marker;
-  pending_.erase(0, at + marker.size());
-  if (state_ == State::kCall) return true;  // it may be content after all
+  if ((is & kBeginsThought) != 0) {
+    begin_part();
+    has_parts_ = true;
+    spaces_.clear();
+    has_content_ = false;
+    state_ = State::kThought;
+  } else if ((is & kHeader) != 0) {
+    spaces_.clear();
+    has_parts_ = true;
+    has_content_ = false;
+    header_ = (is & kEndsThought) != 0 ? "" : lexer_.text(atom);
+    state_ = State::kHeader;
+  } else if ((is & kEndsCall) != 0 && reader_.is_open()) {
+    reader_.close();
+  } else if (begins_bare(atom)) {
+    reader_.begin_bare((fixed_->format.is_bare() && atom.c == fixed_->format.bare_begin()));
+    state_ = State::kCall;
+    call(atom);
+  } else if ((is & kFence) != 0) {
+    fence_.push_back(atom);
+  } else {
+    add(Kind::kContent, lexer_.text(atom));
+  }
+}
+
+bool ReplyParser::begins_bare(const Atom& atom) {
+  if (!may_be_bare_ || is_space(atom)) return false;
+  may_be_bare_ = false;
+  const bool fits =
+      (lexer_.roles(atom) & kFence) != 0 || atom.c == '{' || atom.c == '[' || atom.c == '<';
+  return fits && !has_content_;
+}
+
+void ReplyParser::thought(const Atom& atom) {
+  if ((lexer_.roles(atom) & kEndsThought) == 0) return add(Kind::kThought, lexer_.text(atom));
   spaces_.clear();
   has_parts_ = true;
   has_content_ = false;
-  return true;
+  may_be_bare_ = has_any(fixed_->tools);
+  header_.clear();
+  state_ = is_channels() ? State::kHeader : State::kContent;
 }
 
-bool ReplyParser::thought() {
-  const std::size_t at = find(format_.think_end);
-  const bool found = at != Text::npos;
-  const std::size_t size = found ? at : ended_ ? pending_.size() : safe_size(pending_);
-  add(ReplyPart::Kind::kThought, Text(pending_).substr(0, size));
-  pending_.erase(0, found ? at + format_.think_end.size() : size);
-  if (!found) return false;
+void ReplyParser::call(const Atom& atom) {
+  const CallReader::Step step = reader_.take(atom, parts_);
+  begin_part();
+  if (step == CallReader::Step::kTaken) return;
+  if (step == CallReader::Step::kOver) state_ = State::kContent;
+  take_left();
+}
+
+void ReplyParser::take_left() {
+  bool is_text = false;
+  std::vector<Atom> left = reader_.left(is_text);
+  if (is_text) {
+    state_ = State::kContent;
+    std::string text;
+    const Text prefix = fixed_->format.content_begin;
+    // What stands before content in place of a function's name.
+    const std::string all = lexer_.text_of(left);
+    if (!prefix.empty() && !has_parts_ && all == prefix) left.clear();
+    if (!left.empty()) {
+      add(Kind::kContent, lexer_.text(left.front()));
+      left.erase(left.begin());
+    }
+  }
+  atoms_.insert(atoms_.begin(), left.begin(), left.end());
+}
+
+/// A call that has begun ends what was before.
+void ReplyParser::begin_part() {
+  if (parts_.empty() || parts_.back().kind < Kind::kCall) return;
   spaces_.clear();
   has_parts_ = true;
   has_content_ = false;
-  state_ = format_.call == ReplyFormat::Call::kChannels ? State::kHeader : State::kContent;
-  return true;
 }
 
-bool ReplyParser::call() {
-  std::size_t at = pending_.size() - without_leading_spaces(pending_).size();
-  FunctionCall call;
-  CallReader::Step step = reader_.read(pending_, ended_, channel_, at, call);
-  if (step == CallReader::Step::kNeedsMore && !ended_) return false;
-  if (step != CallReader::Step::kDone) {
-    // No call: its marker, or one character, is content, and so is what follows as far as it goes.
-    if (begun_.empty()) begun_ = pending_.substr(0, 1), pending_.erase(0, 1);
-    state_ = State::kContent;
-    add(ReplyPart::Kind::kContent, std::exchange(begun_, ""));
-    return !pending_.empty();
-  }
-  const Text rest = without_leading_spaces(Text(pending_).substr(at));
-  const auto is_next = [&](Text marker) { return !marker.empty() && rest.starts_with(marker); };
-  const bool ends = is_next(format_.end);
-  const bool goes_on = !ends && is_next(format_.between);
-  const bool waits = !ended_ && !ends && !goes_on &&
-                     (may_become(rest, format_.end) || may_become(rest, format_.between));
-  if (waits) return false;
-  add_call(std::move(call));
-  const Text marker = ends ? Text(format_.end) : goes_on ? Text(format_.between) : Text();
-  begun_ = marker;
-  pending_.erase(0, marker.empty() ? at : pending_.size() - rest.size() + marker.size());
-  if (!goes_on) state_ = State::kContent;
-  return !pending_.empty();
+void ReplyParser::header(const Atom& atom) {
+  if ((lexer_.roles(atom) & kMessage) != 0) return end_header();
+  header_ += lexer_.text(atom);
+  const Text head = without_leading_spaces(header_);
+  const auto fits = [&](Text mark) { return head.starts_with(mark) || mark.starts_with(head); };
+  if ((fits("<|start|>") || fits("<|channel|>") || fits(kRecipient)) && head.size() < kMostHeader)
+    return;
+  for (const char c : std::exchange(header_, "")) add(Kind::kContent, Text(&c, 1));
+  state_ = State::kContent;
 }
 
-bool ReplyParser::header() {
-  const std::size_t at = find(kMessage);
-  if (at == Text::npos) {
-    const Text rest = without_leading_spaces(pending_);
-    const auto fits = [&](Text marker) {
-      return rest.starts_with(marker) || may_become(rest, marker);
-    };
-    const bool is_header = fits(kStart) || fits(kChannel) || fits(kRecipient);
-    if (is_header && !ended_) return false;
-    if (is_header) pending_.clear();  // a message without its text
-    state_ = State::kContent;
-    return !pending_.empty();
-  }
-  const std::string head = pending_.substr(0, at);
-  pending_.erase(0, at + kMessage.size());
+void ReplyParser::end_header() {
+  const std::string head = std::exchange(header_, "");
   const std::size_t to = head.find(kRecipient);
-  if (to != std::string::npos) {
-    const Text name = Text(head).substr(to + kRecipient.size());
-    channel_ = name.substr(0, name.find_first_of(" \t\r\n<"));
-    begun_.clear();
-    state_ = reader_.is_known(channel_) ? State::kCall : State::kContent;
-    return true;
-  }
   state_ = head.find("analysis") != std::string::npos ? State::kThought : State::kContent;
-  return true;
+  if (to == std::string::npos) return;
+  const Text name = Text(head).substr(to + kRecipient.size());
+  const std::string function(name.substr(0, name.find_first_of(" \t\r\n<")));
+  state_ = State::kContent;
+  if (!reader_.is_known(function)) return;
+  reader_.begin_arguments(function);
+  state_ = State::kCall;
 }
 
-void ReplyParser::add(ReplyPart::Kind kind, Text text) {
-  const bool is_content = kind == ReplyPart::Kind::kContent;
-  std::string all = std::exchange(spaces_, "").append(text);
-  const std::size_t end = all.find_last_not_of(kSpaces) + 1;
-  spaces_ = all.substr(end);
-  all.resize(end);
-  if (all.empty()) return;
-  if (!has_content_ && (has_parts_ || !is_content)) all = std::string(without_leading_spaces(all));
-  has_content_ = true;
-  if (!parts_.empty() && parts_.back().kind == kind)
-    parts_.back().text += all;
-  else
-    parts_.push_back({kind, std::move(all), {}});
-}
-
-void ReplyParser::add_call(FunctionCall call) {
-  spaces_.clear();
-  has_parts_ = true;
-  has_content_ = false;
-  parts_.push_back({ReplyPart::Kind::kCall, "", std::move(call)});
-  --calls_left_;
-}
-
-std::size_t ReplyParser::find(Text marker) const {
-  return marker.empty() ? Text::npos : pending_.find(marker);
-}
-
-std::size_t ReplyParser::safe_size(Text text) const {
-  std::size_t held = 0;
-  const bool is_harmony = format_.call == ReplyFormat::Call::kChannels;
-  for (const Text marker : {Text(format_.think_begin), Text(format_.think_end), Text(format_.begin),
-                            is_harmony ? kEnd : Text()}) {
-    for (std::size_t n = std::min(text.size(), marker.empty() ? 0 : marker.size() - 1); n > held;
-         --n)
-      if (text.ends_with(marker.substr(0, n))) held = n;
+void ReplyParser::add(Kind kind, Text text) {
+  for (const char c : text) {
+    if (kSpaces.find(c) != Text::npos) {
+      spaces_ += c;
+      continue;
+    }
+    const bool drops_spaces = !has_content_ && (has_parts_ || kind != Kind::kContent);
+    if (drops_spaces) spaces_.clear();
+    has_content_ = true;
+    if (parts_.empty() || parts_.back().kind != kind) parts_.push_back({kind, "", {}});
+    parts_.back().text += std::exchange(spaces_, "");
+    parts_.back().text += c;
   }
-  return text.size() - held;
+}
+
+std::vector<ReplyPart> ReplyParser::parts() {
+  std::vector<ReplyPart> all = std::exchange(parts_, {});
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i].kind != Kind::kCallEnd || --calls_left_ > 0) continue;
+    all.resize(i + 1);
+    atoms_.clear();
+    state_ = State::kContent;
+  }
+  return all;
+}
+
+std::vector<ReplyPart> whole_parts(std::vector<ReplyPart> parts, bool is_cut) {
+  std::vector<ReplyPart> whole;
+  for (ReplyPart& part : parts) {
+    if (part.kind == Kind::kCall || part.kind == Kind::kArguments) continue;
+    if (part.kind == Kind::kCallEnd) {
+      part.kind = part.is_whole || is_cut ? Kind::kCall : Kind::kContent;
+      if (part.kind == Kind::kCall) part.text.clear();
+    }
+    const bool goes_on =
+        !whole.empty() && part.kind == whole.back().kind && part.kind != Kind::kCall;
+    if (goes_on)
+      whole.back().text += part.text;
+    else
+      whole.push_back(std::move(part));
+  }
+  return whole;
 }
 
 }  // namespace llm

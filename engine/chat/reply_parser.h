@@ -1,27 +1,23 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/json.h"
+#include "engine/chat/call_marks.h"
 #include "engine/chat/call_reader.h"
 #include "engine/chat/reply_format.h"
+#include "engine/chat/reply_part.h"
 
 namespace llm {
 
-/// What a reply grows by.
-struct ReplyPart {
-  enum class Kind { kContent, kThought, kCall };
-  Kind kind;
-  std::string text;   ///< of content and thoughts
-  FunctionCall call;  ///< complete
-};
-
 /// Takes a reply apart as it grows: content, thoughts, calls. What it makes of a text does not
 /// depend on how that text was cut into pieces. A call that is none (no JSON, no known function) is
-/// content, so nothing that the model wrote is lost but markers and white space around parts.
+/// content, so nothing that the model wrote is lost but marks and white space around parts.
 class ReplyParser {
  public:
   /// @param tools  OpenAI's list of functions, whose calls are looked for; null or empty: none. Its
@@ -31,38 +27,51 @@ class ReplyParser {
   ReplyParser(const ReplyFormat& format, const OrderedJson& tools, bool is_thinking,
               std::size_t most_calls = 128);
 
-  /// Cost: linear in the text, but for a call under way, which is read anew with each piece.
+  /// Cost: linear in the text.
   std::vector<ReplyPart> push(std::string_view text);
-  /// The reply has ended. @pre no push() follows
-  std::vector<ReplyPart> finish();
+  /// The reply has ended. @pre no push() follows. @param is_cut  a limit ended it, not the model
+  std::vector<ReplyPart> finish(bool is_cut = false);
 
  private:
   enum class State { kContent, kThought, kCall, kHeader };
+  /// What stays in one place, for the reader refers to it.
+  struct Fixed {
+    ReplyFormat format;
+    OrderedJson tools;
+    CallMarks marks;
+  };
 
   void run();
-  bool content();
-  bool thought();
-  bool call();
-  bool header();
+  void content(const Atom& atom);
+  bool begins_bare(const Atom& atom);
+  void thought(const Atom& atom);
+  void call(const Atom& atom);
+  void take_left();
+  void header(const Atom& atom);
+  void end_header();
+  void begin_part();
 
   void add(ReplyPart::Kind kind, std::string_view text);
-  void add_call(FunctionCall call);
-  /// How much of `text`'s front is surely no beginning of one of the markers that are looked for.
-  std::size_t safe_size(std::string_view text) const;
-  std::size_t find(std::string_view marker) const;
+  std::vector<ReplyPart> parts();
+  bool is_channels() const { return fixed_->format.call == ReplyFormat::Call::kChannels; }
 
-  ReplyFormat format_;
+  std::shared_ptr<const Fixed> fixed_;
+  MarkLexer lexer_;
   CallReader reader_;
   std::size_t calls_left_;
   State state_ = State::kContent;
-  std::string pending_;
-  std::string begun_;    ///< the marker of a call under way, for content that it turns out to be
-  std::string spaces_;   ///< white space that is content if content follows
-  std::string channel_;  ///< of Call::kChannels: the header of the message under way
+  std::deque<Atom> atoms_;
+  std::vector<Atom> fence_;  ///< that may stand around calls, with the word behind it
+  std::string header_;       ///< of Call::kChannels
+  std::string spaces_;       ///< white space that is content if content follows
+  bool may_be_bare_ = true;  ///< nothing but white space has come
   bool has_content_ = false;
   bool has_parts_ = false;  ///< thoughts or calls
-  bool ended_ = false;
   std::vector<ReplyPart> parts_;
 };
+
+/// The parts of a reply that is complete: each call is one of kCall, neighbouring texts are one. A
+/// call that is not whole is what the model wrote, as content, unless the reply was cut.
+std::vector<ReplyPart> whole_parts(std::vector<ReplyPart> parts, bool is_cut);
 
 }  // namespace llm

@@ -8,6 +8,16 @@
 namespace llm {
 namespace {
 
+/// For so many pages: a page that is taken is never lost for want of memory to note it in.
+template <typename Table>
+void make_room(Table& table, std::size_t n_pages) {
+  table.pages.reserve(n_pages);
+  table.memory.reserve(n_pages);
+}
+
+}  // namespace
+namespace {
+
 constexpr std::size_t kPage = KvPool::kPagePositions;
 
 }  // namespace
@@ -29,6 +39,7 @@ bool KvCache::reserve(std::size_t begin, std::size_t end) {
 }
 
 bool KvCache::reserve(Table& table, std::size_t begin, std::size_t end) {
+  make_room(table, KvGroups::pages_for(end));
   for (std::size_t i = std::min(begin / kPage, table.size()); i * kPage < end; ++i) {
     const bool is_new = i == table.size();
     if (!is_new) prefixes_.resize(std::min(prefixes_.size(), i));
@@ -55,6 +66,7 @@ void KvCache::drop_before(std::size_t position) {
     Table& table = tables_[group];
     const std::size_t first = KvGroups::first_page(pool_->groups().window(group), position);
     if (table.size() < first) {
+      make_room(table, first);
       table.pages.resize(first, KvPool::kNoPage);
       table.memory.resize(first, nullptr);
     }
@@ -118,6 +130,8 @@ std::size_t KvCache::adopt(std::span<const TokenId> tokens) {
     if (is_enough) n_pages = end / kPage;
   }
   if (n_pages == n_own) return n_own * kPage;
+  for (Table& table : tables_) make_room(table, n_pages);
+  prefixes_.reserve(n_pages);
   cut(n_own);
   drop_before(n_pages * kPage);
   for (std::size_t i = n_own; i < n_pages; ++i) {
@@ -136,6 +150,7 @@ std::size_t KvCache::adopt(std::span<const TokenId> tokens) {
 
 void KvCache::publish(std::span<const TokenId> tokens) {
   std::vector<KvPool::Page> pages(tables_.size());
+  prefixes_.reserve(tokens.size() / kPage);
   for (std::size_t i = prefixes_.size(); (i + 1) * kPage <= tokens.size(); ++i) {
     std::ranges::transform(tables_, pages.begin(), [&](const Table& t) { return t.pages[i]; });
     const auto is_gone = [](KvPool::Page page) { return page == KvPool::kNoPage; };

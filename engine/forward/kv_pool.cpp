@@ -63,9 +63,10 @@ KvPool::Prefix KvPool::publish(Prefix parent, std::span<const TokenId> tokens,
                                std::span<Page> pages) {
   LLM_CHECK(tokens.size() == kPagePositions && pages.size() == groups_.size());
   const auto [entry, is_new] =
-      published_.try_emplace({parent, std::vector<TokenId>(tokens.begin(), tokens.end())});
+      published_.try_emplace({parent, std::vector<TokenId>(tokens.begin(), tokens.end())},
+                             Published{last_prefix_ + 1, std::vector<Page>(pages.size(), kNoPage)});
   Published& kept = entry->second;
-  if (is_new) kept = {++last_prefix_, std::vector<Page>(pages.size(), kNoPage)};
+  if (is_new) ++last_prefix_;
   for (std::size_t group = 0; group < pages.size(); ++group) {
     Page& page = pages[group];
     if (page == kNoPage) continue;

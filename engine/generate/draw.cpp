@@ -67,9 +67,11 @@ bool ends_text(const Tokenizer& tokenizer, TokenId id, const GenerateOptions& op
 
 Result<TokenId> draw_token(const Tokenizer& tokenizer, std::span<const float> logits,
                            std::span<const TokenId> past, std::uint64_t position,
-                           const GenerateOptions& options, NextTokens* next) {
+                           std::size_t n_generated, const GenerateOptions& options,
+                           NextTokens* next) {
   const auto sample = [&](std::span<const float> row, std::uint64_t attempt) {
-    return Sampler(options.sampler, options.sequence ^ attempt << 62).sample(row, past, position);
+    return Sampler(options.sampler, options.sequence ^ attempt << 62, n_generated)
+        .sample(row, past, position);
   };
   std::vector<float> changed;
   if (options.ignore_eos || options.logit_bias != nullptr)

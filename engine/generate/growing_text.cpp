@@ -30,8 +30,8 @@ Status GrowingText::draw(std::span<const float> row, std::span<const TokenId> pa
                          std::uint64_t number) {
   drawn_.reset();
   if (has_ended_ || has_all()) return Ok{};
-  LLM_TRY(const TokenId id,
-          draw_token(tokenizer_, row, past, number, options_, grammar_ ? &*grammar_ : nullptr));
+  LLM_TRY(const TokenId id, draw_token(tokenizer_, row, past, number, result.ids.size(), options_,
+                                       grammar_ ? &*grammar_ : nullptr));
   drawn_ = Drawn{id, {}};
   if (options_.logprobs) drawn_->logprobs = logprobs_of(row, id, *options_.logprobs);
   return Ok{};
@@ -45,7 +45,8 @@ std::vector<TokenId> GrowingText::propose(Speculation& speculation, std::span<co
   const auto guess = [&](std::span<const float> logits,
                          std::span<const TokenId> past) -> std::optional<TokenId> {
     const std::uint64_t ahead = past.size() - tokens.size();
-    const auto id = draw_token(tokenizer_, logits, past, number + ahead, options_);
+    const auto id =
+        draw_token(tokenizer_, logits, past, number + ahead, result.ids.size() + ahead, options_);
     if (!id.ok() || ends_text(tokenizer_, *id, options_)) return std::nullopt;
     return *id;
   };

@@ -90,6 +90,7 @@ class GgufFile {
  private:
   friend class GgufParser;
   friend class GgufJoiner;
+  friend class GgufSalvage;
   GgufFile() = default;
 
   Result<const GgufValue*> require(std::string_view key, std::string_view expected) const;

@@ -28,6 +28,8 @@ class GgufParser {
   Result<GgufFile> run();
 
  private:
+  friend class GgufSalvage;
+
   Status parse_header();
   Status check_version(std::uint32_t version);
   Status check_count(std::string_view field, std::uint64_t offset, std::uint64_t count,

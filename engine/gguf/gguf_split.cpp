@@ -17,11 +17,15 @@ bool is_split_key(std::string_view key) {
 /// A number of a split file, signed or not: the program that makes them uses UINT16 and INT32.
 Result<std::uint64_t> split_number(const GgufFile& gguf, std::string_view key) {
   const GgufValue* value = gguf.find(key);
-  if (value == nullptr || value->type != GgufType::kInt32) return gguf.get_unsigned(key);
-  const auto number = load_unaligned<std::int32_t>(value->bytes);
-  if (number >= 0) return static_cast<std::uint64_t>(number);
+  if (value == nullptr || gguf_fixed_size(value->type) == 0) return gguf.get_unsigned(key);
+  std::optional<std::int64_t> number;  // nothing: no signed integer
+  visit_gguf_number(value->type, value->bytes, [&](auto found) {
+    if constexpr (std::is_same_v<decltype(found), std::int64_t>) number = found;
+  });
+  if (!number) return gguf.get_unsigned(key);
+  if (*number >= 0) return static_cast<std::uint64_t>(*number);
   return gguf.value_error(ErrorCode::kMalformed, key,
-                          fmt::format("found {}, need 0 or more", number));
+                          fmt::format("found {}, need 0 or more", *number));
 }
 
 Error unnamed_part(const GgufFile& gguf, const std::string& path, std::uint64_t count) {

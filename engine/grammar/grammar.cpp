@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "engine/grammar/grammar_source.h"
+#include "engine/grammar/work_meter.h"
 
 namespace {
 
@@ -50,6 +51,23 @@ Error refused(std::string_view what) {
   std::string line(what.substr(0, 300));
   std::ranges::replace(line, '\n', ' ');
   return Error{ErrorCode::kUsage, "", "need another grammar: " + line};
+}
+
+// 0.1 us a unit on a Zen 4: a compilation ends within about 1.5 s, a step within about 50 ms.
+constexpr std::uint64_t kMostCompileWork = 12'000'000;
+constexpr std::uint64_t kMostStepWork = 400'000;
+
+Error out_of_memory() {
+  return Error{ErrorCode::kResource, "grammar", "found too little memory for its automaton"};
+}
+
+Error too_costly() {
+  return Error{
+      ErrorCode::kUsage, "grammar",
+      fmt::format("found more than {} units of work for one token, need a grammar of fewer "
+                  "ways to read the same text, such as a rule that repeats in place of one "
+                  "that stands twice in itself",
+                  kMostStepWork)};
 }
 
 }  // namespace
@@ -97,6 +115,8 @@ Result<std::shared_ptr<const Grammar::Vocabulary>> Grammar::read_vocabulary(
   try {
     xgrammar::TokenizerInfo tokens(texts, xgrammar::VocabType::RAW, std::nullopt, ends);
     return std::make_shared<const Vocabulary>(Vocabulary{std::move(tokens), ends, control});
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
   } catch (const std::exception& error) {
     return refused(error.what());
   }
@@ -115,9 +135,11 @@ Result<std::shared_ptr<const Grammar>> Grammar::compile(
   std::string said;
   const Listening listening(said);
   try {
+    std::optional<WorkMeter> meter(kMostCompileWork);
     // One thread, so that warnings come to this one; what is kept is kept by GrammarCompiler.
     xgrammar::GrammarCompiler compiler(vocabulary->tokens, 1, false);
     auto compiled = compiler.CompileGrammar(ebnf.text);
+    meter.reset();
     if (!said.empty()) return refused(said);
     std::vector<TokenId> barred;
     std::ranges::copy_if(vocabulary->control, std::back_inserter(barred), [&](TokenId id) {
@@ -126,6 +148,13 @@ Result<std::shared_ptr<const Grammar>> Grammar::compile(
     auto impl = std::make_unique<const Impl>(
         Impl{std::move(compiled), std::move(barred), std::move(vocabulary)});
     return std::shared_ptr<const Grammar>(new Grammar(std::move(source), std::move(impl)));
+  } catch (const WorkExceeded&) {
+    return Error{ErrorCode::kUsage, "",
+                 fmt::format("found more than {} units of work to compile it, need fewer states: "
+                             "shorter texts, fewer rules and repetitions",
+                             kMostCompileWork)};
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
   } catch (const std::exception& error) {
     return refused(error.what());
   }
@@ -137,10 +166,28 @@ struct GrammarState::Impl {
   xgrammar::GrammarMatcher matcher;
   std::vector<std::uint32_t> words;
   std::optional<TokenId> taken = {};  ///< the matcher is behind it, the text not yet
+  std::optional<Error> failed = {};  ///< the matcher was given up amid a step and is not used again
+
+  /// Does what may cost too much, once for a token.
+  template <typename Step>
+  auto within_limits(Step step) -> Result<decltype(step())> {
+    if (failed) return *failed;
+    try {
+      const WorkMeter meter(kMostStepWork);
+      return step();
+    } catch (const WorkExceeded&) {
+      failed = too_costly();
+    } catch (const std::bad_alloc&) {
+      failed = out_of_memory();
+    } catch (const std::exception& error) {
+      failed = refused(error.what());
+    }
+    return *failed;
+  }
 
   bool is_end(TokenId id) const { return std::ranges::find(ends, id) != ends.end(); }
   void take_back() {
-    if (std::exchange(taken, std::nullopt)) matcher.Rollback(1);
+    if (std::exchange(taken, std::nullopt) && !failed) matcher.Rollback(1);
   }
 };
 
@@ -168,12 +215,10 @@ Result<std::span<const std::uint32_t>> GrammarState::mask() {
                   .shape = &size,
                   .strides = nullptr,
                   .byte_offset = 0};
-  try {
-    // It leaves the words alone where everything may come.
-    if (!impl_->matcher.FillNextTokenBitmask(&tensor)) std::ranges::fill(words, ~std::uint32_t{0});
-  } catch (const std::exception& error) {
-    return refused(error.what());
-  }
+  // It leaves the words alone where everything may come.
+  LLM_TRY(const bool is_limited,
+          impl_->within_limits([&] { return impl_->matcher.FillNextTokenBitmask(&tensor); }));
+  if (!is_limited) std::ranges::fill(words, ~std::uint32_t{0});
   const auto allow = [&words](TokenId id, bool may) {
     std::uint32_t& word = words[static_cast<std::size_t>(id) / 32];
     const std::uint32_t bit = 1U << (id % 32);
@@ -202,18 +247,16 @@ Status GrammarState::accept(TokenId id) {
   }
   if (impl_->is_end(id)) return Ok{};
   impl_->take_back();
-  try {
-    if (impl_->matcher.AcceptToken(id)) return Ok{};
-  } catch (const std::exception& error) {
-    return refused(error.what());
-  }
+  LLM_TRY(const bool is_taken,
+          impl_->within_limits([&] { return impl_->matcher.AcceptToken(id); }));
+  if (is_taken) return Ok{};
   return Error{ErrorCode::kUsage, "grammar",
                fmt::format("found token {}, need one that the grammar allows there", id)};
 }
 
 bool GrammarState::is_complete() {
   impl_->take_back();
-  return impl_->matcher.IsCompleted();
+  return !impl_->failed && impl_->matcher.IsCompleted();
 }
 
 }  // namespace llm

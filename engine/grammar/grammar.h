@@ -38,19 +38,36 @@ struct GrammarSource {
   auto operator<=>(const GrammarSource&) const = default;
 };
 
-/// Calls: JSON documents, each between a marker and another.
+/// How a call's arguments are written, which a schema of an object describes.
+struct ArgumentForm {
+  enum class Kind {
+    kJson,
+    kKeywords,  ///< (name=value, ...), values as JSON
+    kPairs,     ///< KEY_BEGIN name KEY_END value VALUE_END ...; a string's value is its text
+  };
+  Kind kind = Kind::kJson;
+  std::string key_begin = {};  ///< of kPairs, as the two below
+  std::string key_end = {};
+  std::string value_end = {};  ///< but for white space at its ends, no text has it
+};
+
+/// Calls: documents, each between a marker and another.
 struct CallTags {
   struct Tag {
-    std::string begin;   ///< not empty; spellings of control tokens in it are these tokens
-    std::string schema;  ///< JSON
-    std::string end;     ///< as begin; may be empty
+    std::string begin;      ///< not empty; spellings of control tokens in it are these tokens
+    std::string schema;     ///< JSON
+    std::string end;        ///< as begin; may be empty
+    std::string head = {};  ///< as end; between begin and the document
+    ArgumentForm form = {};
   };
   std::vector<Tag> tags;
   /// Text may stand before, between and after any number of calls, none included. Else the text is
   /// 1 to `most` calls with `separator` between them, and nothing else.
   bool free_text = false;
   std::size_t most = 1;
-  std::string separator = {};
+  std::string separator = {};  ///< as Tag::end, and the two below
+  std::string open = {};       ///< before the first call, where text is not free
+  std::string close = {};      ///< behind the last one
 
   GrammarSource source() const;
 };

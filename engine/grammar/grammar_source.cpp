@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cstdint>
 #include <map>
 #include <span>
 #include <utility>
@@ -67,8 +69,15 @@ Result<CallTags> read_tags(std::string_view text) {
   const OrderedJson json = parse_ordered_json(text);
   CallTags tags;
   try {
-    for (const OrderedJson& tag : json.at("tags"))
-      tags.tags.push_back({tag.at("begin"), tag.at("schema"), tag.at("end")});
+    for (const OrderedJson& tag : json.at("tags")) {
+      const auto member = [&](const char* name) { return tag.value(name, std::string()); };
+      const auto kind = static_cast<ArgumentForm::Kind>(tag.value("form", 0));
+      tags.tags.push_back(
+          {tag.at("begin"), tag.at("schema"), tag.at("end"), member("head"),
+           ArgumentForm{kind, member("key_begin"), member("key_end"), member("value_end")}});
+    }
+    tags.open = json.value("open", std::string());
+    tags.close = json.value("close", std::string());
     tags.free_text = json.at("free_text");
     tags.most = json.at("most");
     tags.separator = json.at("separator");
@@ -90,23 +99,27 @@ Result<Ebnf> tags_ebnf(std::string_view text, const Tokenizer& tokenizer) {
   std::vector<std::string> calls;
   std::map<std::pair<TokenId, std::string>, std::vector<std::string>> by_begin;
   for (std::size_t i = 0; i < tags.tags.size(); ++i) {
-    const auto& [begin, schema, end] = tags.tags[i];
-    auto document = schema_expression(schema, rules);
+    const auto& [begin, schema, end, head, form] = tags.tags[i];
+    auto document = arguments_expression(schema, form, rules);
     if (!document.ok())
       return below(fmt::format("/tags/{}/schema", i), std::move(document)).error();
     const Marker marker(begin, tokenizer, control, used);
     const std::string rest =
-        fmt::format("{} {}", *document, Marker(end, tokenizer, control, used).expression(0));
+        fmt::format("{} {} {}", Marker(head, tokenizer, control, used).expression(0), *document,
+                    Marker(end, tokenizer, control, used).expression(0));
     calls.push_back(fmt::format("{} {}", marker.expression(0), rest));
     by_begin[{marker.token(), marker.text()}].push_back(
         fmt::format("{} {}", marker.expression(1), rest));
   }
   if (!tags.free_text) {
     const std::string call = rules.rule(either(calls));
-    const std::string next =
-        tags.separator.empty() ? call : fmt::format("{} {}", literal(tags.separator), call);
+    const auto marker = [&](const std::string& mark) {
+      return Marker(mark, tokenizer, control, used).expression(0);
+    };
+    const std::string next = rules.rule(fmt::format("{} {}", marker(tags.separator), call));
     const std::string more = repeated(next, 0, static_cast<std::int64_t>(tags.most) - 1);
-    return Ebnf{rules.finish(fmt::format("{} {}", call, more)), std::move(used)};
+    std::string all = fmt::format("{} {} {} {}", marker(tags.open), call, more, marker(tags.close));
+    return Ebnf{rules.finish(all), std::move(used)};
   }
   const bool by_token = by_begin.begin()->first.first >= 0;
   std::string dispatch;
@@ -123,6 +136,114 @@ Result<Ebnf> tags_ebnf(std::string_view text, const Tokenizer& tokenizer) {
               std::move(used)};
 }
 
+constexpr std::uint64_t kMostNumber = 100'000;
+constexpr std::size_t kMostLevels = 64;
+constexpr std::size_t kMostRepeatedRules = 64;
+
+/// Checks a grammar's text before xgrammar reads it: its end, its levels, and its numbers, which
+/// xgrammar would cut to 32 bits. The rest of its syntax is xgrammar's to check.
+Status check_ebnf(std::string_view text) {
+  const auto found = [&](std::size_t at, std::string_view what, std::string_view need) {
+    const auto line = 1 + std::ranges::count(text.substr(0, at), '\n');
+    return Error{ErrorCode::kUsage, "",
+                 fmt::format("found {} in line {} of the grammar, need {}", what, line, need)};
+  };
+  if (const std::size_t at = text.find('\0'); at != std::string_view::npos)
+    return found(at, "a character U+0000", "none: \"\\x00\" stands for it");
+  std::size_t depth = 0;
+  char closing = 0;  // of the text or class that `at` is in
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (closing != 0) {
+      if (c == '\\') ++at;
+      if (c == closing || c == '\n') closing = 0;
+    } else if (c == '"' || c == '[') {
+      closing = c == '"' ? '"' : ']';
+    } else if (c == '#') {
+      at = std::min(text.find('\n', at), text.size());
+    } else if (c == '(' && ++depth > kMostLevels) {
+      return found(at, "more levels of parentheses", fmt::format("at most {}", kMostLevels));
+    } else if (c == ')' && depth > 0) {
+      --depth;
+    } else if (c >= '0' && c <= '9') {
+      const bool is_name =
+          at > 0 && (std::isalnum(static_cast<unsigned char>(text[at - 1])) != 0 ||
+                     std::string_view("_-.").find(text[at - 1]) != std::string_view::npos);
+      std::uint64_t value = 0;
+      const std::size_t begin = at;
+      for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at)
+        value = std::min<std::uint64_t>(value * 10 + static_cast<unsigned>(text[at] - '0'),
+                                        kMostNumber + 1);
+      if (!is_name && value > kMostNumber)
+        return found(begin, text.substr(begin, std::min<std::size_t>(at - begin, 24)),
+                     fmt::format("a number in 0..{}", kMostNumber));
+      --at;
+    }
+  }
+  return Ok{};
+}
+
+/// Names, "::=", and other characters one by one; texts and classes as their first character.
+std::vector<std::string_view> words_of(std::string_view text) {
+  constexpr std::string_view kName =
+      "-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
+  std::vector<std::string_view> words;
+  for (std::size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    std::size_t end = at + 1;
+    if (c == '"' || c == '[') {
+      const char closing = c == '"' ? '"' : ']';
+      while (end < text.size() && text[end] != closing && text[end] != '\n')
+        end += text[end] == '\\' ? 2 : 1;
+      words.push_back(text.substr(at, 1));
+      at = end + 1;
+      continue;
+    }
+    if (c == '#') {
+      at = std::min(text.find('\n', at), text.size());
+      continue;
+    }
+    if (text.substr(at).starts_with("::=")) end = at + 3;
+    if (kName.find(c) != std::string_view::npos)
+      end = std::min(text.find_first_not_of(kName, at), text.size());
+    if (std::isspace(static_cast<unsigned char>(c)) == 0)
+      words.push_back(text.substr(at, end - at));
+    at = end;
+  }
+  return words;
+}
+
+/// Refuses rules that repeat themselves and nothing else (`a ::= a{2}`), from which xgrammar's
+/// expansion of repetitions would not return: a rule of one repeated name leads on to that name.
+Status check_repetitions(std::string_view text) {
+  const std::vector<std::string_view> words = words_of(text);
+  std::map<std::string_view, std::string_view> leads_to;
+  for (std::size_t at = 1; at < words.size(); ++at) {
+    if (words[at] != "::=") continue;
+    std::size_t next = at + 1;
+    while (next < words.size() && words[next] == "(") ++next;
+    const std::size_t named = next++;
+    while (next < words.size() && words[next] == ")") ++next;
+    if (next < words.size() && words[next] == "{") leads_to.emplace(words[at - 1], words[named]);
+  }
+  for (const auto& [name, first] : leads_to) {
+    std::string_view next = first;
+    for (std::size_t steps = 0; steps < kMostRepeatedRules; ++steps) {
+      const auto rule = leads_to.find(next);
+      if (rule == leads_to.end()) break;
+      next = rule->second;
+      if (next == name || steps + 1 == kMostRepeatedRules)
+        return Error{
+            ErrorCode::kUsage, "",
+            fmt::format("found rule {}, which begins with a repetition of itself, need one "
+                        "that begins otherwise; at most {} rules that begin with a "
+                        "repetition of the next",
+                        name, kMostRepeatedRules)};
+    }
+  }
+  return Ok{};
+}
+
 }  // namespace
 
 std::string_view grammar_kind_name(GrammarKind kind) {
@@ -131,12 +252,18 @@ std::string_view grammar_kind_name(GrammarKind kind) {
 }
 
 GrammarSource CallTags::source() const {
-  OrderedJson json = {{"tags", OrderedJson::array()},
-                      {"free_text", free_text},
-                      {"most", most},
-                      {"separator", separator}};
-  for (const Tag& tag : tags)
-    json["tags"].push_back({{"begin", tag.begin}, {"schema", tag.schema}, {"end", tag.end}});
+  OrderedJson json = {{"tags", OrderedJson::array()}, {"free_text", free_text}, {"most", most},
+                      {"separator", separator},       {"open", open},           {"close", close}};
+  for (const Tag& tag : tags) {
+    OrderedJson one = {
+        {"begin", tag.begin}, {"schema", tag.schema}, {"end", tag.end}, {"head", tag.head}};
+    if (tag.form.kind != ArgumentForm::Kind::kJson)
+      one.update({{"form", static_cast<int>(tag.form.kind)},
+                  {"key_begin", tag.form.key_begin},
+                  {"key_end", tag.form.key_end},
+                  {"value_end", tag.form.value_end}});
+    json["tags"].push_back(std::move(one));
+  }
   return {GrammarKind::kTags, json_text(json)};
 }
 
@@ -166,6 +293,8 @@ Result<Ebnf> ebnf_of(const GrammarSource& source, const Tokenizer& tokenizer) {
     }
     case GrammarKind::kEbnf:
       if (!is_valid_utf8(source.text)) return wrong("", "a grammar in UTF-8");
+      LLM_RETURN_IF_ERROR(check_ebnf(source.text));
+      LLM_RETURN_IF_ERROR(check_repetitions(source.text));
       return Ebnf{source.text};
     case GrammarKind::kRegex: {
       LLM_TRY(const std::string text, pattern_expression(source.text, false));

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "engine/grammar/number_rules.h"
 
 namespace llm {
@@ -149,31 +150,65 @@ std::string array_expression(const ArrayParts& parts, RuleText& rules) {
   return fmt::format("\"[\" {} \"]\"", head);
 }
 
-Result<std::string> object_expression(ObjectParts parts, RuleText& rules) {
+std::string text_without(std::string_view mark, RuleText& rules) {
+  const auto one = [](char32_t code) { return CodeSet({{code, code}}); };
+  std::vector<char32_t> codes;
+  for (std::string_view rest = mark; !rest.empty();) {
+    const std::size_t size = utf8_head(rest).size;
+    codes.push_back(utf8_code_point(rest.substr(0, size)));
+    rest.remove_prefix(size);
+  }
+  const CodeSet first = one(codes.front());
+  // What begins as the mark and is another, or may be the beginning of the mark itself.
+  std::vector<std::string> others;
+  std::vector<std::string> begins;
+  std::string begun = first.text();
+  for (std::size_t i = 1; i < codes.size(); ++i) {
+    begins.push_back(begun);
+    others.push_back(
+        fmt::format("{} {}", begun, CodeSet::all().without(one(codes[i])).without(first).text()));
+    begun += " " + one(codes[i]).text();
+  }
+  const std::string begin = repeated(rules.rule(either(begins)), 0, -1);
+  const std::string other = fmt::format("{} {}", begin, rules.rule(either(others)));
+  const std::string part = rules.rule(either({CodeSet::all().without(first).text(), other}));
+  return rules.rule(fmt::format("{} {}", repeated(part, 0, -1), begin));
+}
+
+Result<std::string> object_expression(ObjectParts parts, RuleText& rules, const ObjectStyle& style,
+                                      bool has_bare_names) {
+  const std::string between = literal(style.separator);
+  const std::string value_end = literal(style.value_end);
+
   LLM_TRY(const Counts further, settle_counts(parts));
   std::string head = "\"\"";
   std::string tail = "\"\"";
   if (parts.extra && further.most != 0) {
     std::vector<std::string> names;
     for (const ObjectParts::Property& property : parts.properties) names.push_back(property.name);
-    const std::string name = parts.extra_name ? *parts.extra_name
-                             : names.empty()  ? any_string(rules)
-                                              : quoted(other_name(names, 0, rules));
-    const std::string one = rules.rule(fmt::format("{} \": \" {}", name, *parts.extra));
-    const std::string next = fmt::format("\", \" {}", one);
+    const std::string name = has_bare_names     ? other_name(names, 0, rules)
+                             : parts.extra_name ? *parts.extra_name
+                             : names.empty()    ? any_string(rules)
+                                                : quoted(other_name(names, 0, rules));
+    const std::string one =
+        rules.rule(fmt::format("{} {} {} {} {}", literal(style.name_begin), name,
+                               literal(style.name_end), *parts.extra, value_end));
+    const std::string next = fmt::format("{} {}", between, one);
     tail = rules.rule(repeated(next, further.least, further.most));
     head = fmt::format("{} {}", one, repeated(next, 0, further.most < 0 ? -1 : further.most - 1));
     if (further.least == 0) head = chosen({"\"\"", head}, rules);
   }
   for (std::size_t i = parts.properties.size(); i-- > 0;) {
     const auto& [name, value, is_required] = parts.properties[i];
+    const std::string spelled = has_bare_names ? name : json_text(Json(name));
     const std::string with =
-        fmt::format("{} {} {}", literal(json_text(Json(name)) + ": "), value, tail);
-    const std::string behind = fmt::format("\", \" {}", with);
+        fmt::format("{} {} {} {}", literal(style.name_begin + spelled + style.name_end), value,
+                    value_end, tail);
+    const std::string behind = fmt::format("{} {}", between, with);
     head = is_required ? rules.rule(with) : chosen({with, head}, rules);
     tail = is_required ? rules.rule(behind) : chosen({behind, tail}, rules);
   }
-  return fmt::format("\"{{\" {} \"}}\"", head);
+  return fmt::format("{} {} {}", literal(style.open), head, literal(style.close));
 }
 
 }  // namespace llm

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -38,10 +39,23 @@ struct ObjectParts {
   std::optional<std::string> extra_name;  ///< its name, where no property is declared
   Counts counts;
 };
+/// What stands around the parts of an object.
+struct ObjectStyle {
+  std::string open = "{";
+  std::string close = "}";
+  std::string separator = ", ";
+  std::string name_begin = {};  ///< empty: a name is JSON
+  std::string name_end = ": ";
+  std::string value_end = {};
+};
 /// Where counts.least asks for more than is required, the first of the others are required, too;
 /// where counts.most allows less, the last ones do not come. Further properties have names of
 /// letters, digits, "_" and "-" beside declared ones, so that none comes twice. Errors: kUsage
 /// naming the keyword for counts that cannot be kept.
-Result<std::string> object_expression(ObjectParts parts, RuleText& rules);
+Result<std::string> object_expression(ObjectParts parts, RuleText& rules,
+                                      const ObjectStyle& style = {}, bool has_bare_names = false);
+
+/// Text in which `mark` does not come. @pre its first character does not come in it again
+std::string text_without(std::string_view mark, RuleText& rules);
 
 }  // namespace llm

@@ -20,6 +20,7 @@ struct Keyword {
   unsigned of;  ///< the types it is of, kAnnotation or kOperation
 };
 constexpr auto kKeywords = std::to_array<Keyword>({
+    {"$anchor", kAnnotation},
     {"$comment", kAnnotation},
     {"$defs", kAnnotation},
     {"$id", kAnnotation},

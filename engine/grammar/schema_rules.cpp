@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/json_reference.h"
 #include "engine/grammar/number_rules.h"
 #include "engine/grammar/object_rules.h"
 #include "engine/grammar/pattern_rules.h"
@@ -26,6 +27,25 @@ constexpr std::size_t kMostChoices = 256;  // of oneOf, each of which is held ag
 class SchemaWriter {
  public:
   SchemaWriter(const OrderedJson& root, RuleText& rules) : root_(root), rules_(rules) {}
+
+  /// What an object's schema describes, in another form than JSON.
+  Result<std::string> arguments(const OrderedJson& given, const ArgumentForm& form) {
+    const OrderedJson* schema = &given;
+    std::string path;
+    for (std::size_t i = 0; i < kMostDepth && schema->is_object(); ++i) {
+      const auto reference = schema->find("$ref");
+      if (reference == schema->end()) break;
+      const OrderedJson* target = target_of(*reference);
+      if (target == nullptr) return wrong(path + "/$ref", "the place of a schema in this one");
+      path = pointer_of(*reference);
+      schema = target;
+    }
+    if (!schema->is_object()) return wrong(path, "an object");
+    LLM_TRY(const Keywords words, Keywords::read(*schema, path));
+    if (!words.operation().empty())
+      return wrong(fmt::format("{}/{}", path, words.operation()), "properties in its place");
+    return object_in(words, path, form);
+  }
 
   /// One value.
   Result<std::string> value(const OrderedJson& schema, const std::string& path) {
@@ -66,7 +86,7 @@ class SchemaWriter {
     const OrderedJson* target = target_of(uri);
     if (target == nullptr)
       return wrong(at, "\"#\" or \"#/...\", the place of a schema in this one");
-    const auto name = uri.get<std::string>();
+    const std::string name = "#" + pointer_of(uri);
     if (!open_.insert(name).second) return wrong(at, "a value in between: it leads back to itself");
     const auto [known, is_new] = references_.try_emplace(name);
     if (is_new) {
@@ -79,17 +99,11 @@ class SchemaWriter {
   }
 
   const OrderedJson* target_of(const OrderedJson& uri) const {
-    if (!uri.is_string()) return nullptr;
-    const auto name = uri.get<std::string>();
-    if (!name.starts_with('#') || name.find('%') != std::string::npos) return nullptr;
-    if (name.size() > 1 && name[1] != '/') return nullptr;
-    try {
-      const OrderedJson::json_pointer pointer(name.substr(1));
-      return root_.contains(pointer) ? &root_.at(pointer) : nullptr;
-    } catch (const OrderedJson::exception&) {
-      return nullptr;
-    }
+    return schema_at(root_, pointer_of(uri));
   }
+
+  /// The JSON pointer that a reference is; "?" for what is none of this schema.
+  std::string pointer_of(const OrderedJson& uri) const { return pointer_of_reference(root_, uri); }
 
   Result<std::string> constants(const OrderedJson& values, const Keywords& words,
                                 const std::string& at) {
@@ -200,6 +214,15 @@ class SchemaWriter {
   }
 
   Result<std::string> object(const Keywords& words, const std::string& path) {
+    return object_in(words, path, {});
+  }
+
+  Result<std::string> object_in(const Keywords& words, const std::string& path,
+                                const ArgumentForm& form) {
+    const bool has_text = form.kind == ArgumentForm::Kind::kPairs;
+    const auto value = [&](const OrderedJson& schema, const std::string& at) {
+      return has_text ? text_or_value(schema, at, form, false) : this->value(schema, at);
+    };
     ObjectParts parts;
     LLM_TRY(parts.counts, words.counts("minProperties", "maxProperties", path));
     LLM_TRY(const std::vector<std::string> required, words.names("required", path));
@@ -220,7 +243,11 @@ class SchemaWriter {
         names.insert(name);
       }
     }
-    const bool is_open = extra == nullptr ? names.empty() : *extra != OrderedJson(false);
+    // Properties that are declared to be none are none, unless some are asked for.
+    const bool has_none = words.find("properties") != nullptr && required.empty() &&
+                          parts.counts.least == 0 && patterns == nullptr;
+    const bool is_open =
+        extra == nullptr ? names.empty() && !has_none : *extra != OrderedJson(false);
     if (is_open) {
       parts.extra = any_value(rules_);
       if (extra != nullptr) {
@@ -236,7 +263,134 @@ class SchemaWriter {
     for (ObjectParts::Property& property : parts.properties)
       property.is_required = needed.contains(property.name);
     LLM_RETURN_IF_ERROR(extra_names(words, path, patterns, parts));
-    return below(path, object_expression(std::move(parts), rules_));
+    if (form.kind == ArgumentForm::Kind::kJson)
+      return below(path, object_expression(std::move(parts), rules_));
+    for (const ObjectParts::Property& property : parts.properties) {
+      if (!is_bare_name(property.name))
+        return wrong(fmt::format("{}/properties/{}", path, pointer_part(property.name)),
+                     "a name of letters, digits, \"_\" and \"-\"");
+    }
+    parts.extra_name.reset();
+    const ObjectStyle style =
+        has_text ? ObjectStyle{"", "", "", form.key_begin, form.key_end, form.value_end}
+                 : ObjectStyle{"(", ")", ", ", "", "=", ""};
+    return below(path, object_expression(std::move(parts), rules_, style, true));
+  }
+
+  static bool is_bare_name(const std::string& name) {
+    const auto is_letter = [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+    };
+    return !name.empty() && is_letter(name.front()) && std::ranges::all_of(name, [&](char c) {
+      return is_letter(c) || (c >= '0' && c <= '9') || c == '-';
+    });
+  }
+
+  /// A value where strings stand as they are. @param is_mixed  it may be none, so that a string
+  /// must not read as another value
+  Result<std::string> text_or_value(const OrderedJson& schema, const std::string& path,
+                                    const ArgumentForm& form, bool is_mixed) {
+    if (depth_ == kMostDepth) return wrong(path, fmt::format("at most {} levels", kMostDepth));
+    if (!schema.is_object()) return value(schema, path);
+    LLM_TRY(const Keywords words, Keywords::read(schema, path));
+    const OrderedJson* operand = words.operand();
+    const std::string at = fmt::format("{}/{}", path, words.operation());
+    if (operand == nullptr) {
+      const unsigned types = words.types();
+      if ((types & kString) == 0 || !words.any()) return value(schema, path);
+      LLM_TRY(std::string text, text_value(words, path, form, is_mixed || types != kString));
+      if (types == kString) return text;
+      OrderedJson others = schema;
+      others["type"] = names_of(types & ~static_cast<unsigned>(kString));
+      LLM_TRY(std::string other, value(others, path));
+      return rules_.rule(either({std::move(text), std::move(other)}));
+    }
+    if (words.operation() == "$ref") {
+      const OrderedJson* target = target_of(*operand);
+      if (target == nullptr) return wrong(at, "the place of a schema in this one");
+      ++depth_;
+      auto expression = text_or_value(*target, pointer_of(*operand), form, is_mixed);
+      --depth_;
+      return expression;
+    }
+    const bool is_one = words.operation() == "const";
+    if (is_one || words.operation() == "enum") {
+      LLM_RETURN_IF_ERROR(value(schema, path));
+      std::vector<std::string> choices;
+      for (const OrderedJson& one : is_one ? OrderedJson::array({*operand}) : *operand)
+        choices.push_back(literal(one.is_string() ? one.get<std::string>() : json_text(one)));
+      return rules_.rule(either(choices));
+    }
+    if (!operand->is_array() || operand->empty() ||
+        (words.operation() == "allOf" && operand->size() > 1))
+      return value(schema, path);
+    if (words.operation() == "oneOf") LLM_RETURN_IF_ERROR(check_apart(*operand, at));
+    std::vector<std::string> choices;
+    ++depth_;
+    for (std::size_t i = 0; i < operand->size(); ++i) {
+      auto choice = text_or_value((*operand)[i], fmt::format("{}/{}", at, i), form,
+                                  is_mixed || operand->size() > 1);
+      if (!choice.ok()) {
+        --depth_;
+        return choice;
+      }
+      choices.push_back(*std::move(choice));
+    }
+    --depth_;
+    return rules_.rule(either(choices));
+  }
+
+  /// A string's text, up to form.value_end.
+  Result<std::string> text_value(const Keywords& words, const std::string& path,
+                                 const ArgumentForm& form, bool is_mixed) {
+    std::string_view mark = form.value_end;
+    mark = mark.substr(std::min(mark.find_first_not_of(" \t\r\n"), mark.size()));
+    const CodeSet begin(
+        {{static_cast<unsigned char>(mark.front()), static_cast<unsigned char>(mark.front())}});
+    LLM_TRY(const Counts counts, words.counts("minLength", "maxLength", path));
+    const OrderedJson* pattern = words.find("pattern");
+    const OrderedJson* format = words.find("format");
+    if (pattern != nullptr || format != nullptr) {
+      LLM_RETURN_IF_ERROR(string(words, path));  // what is refused there
+      const auto wanted = pattern != nullptr ? pattern->get<std::string>()
+                                             : *format_pattern(format->get<std::string>());
+      return pattern_expression(wanted, false);
+    }
+    const CodeSet breaks({{'\n', '\n'}, {'\r', '\r'}});
+    if (counts.any()) {
+      const CodeSet plain = CodeSet::all().without(begin).without(breaks);
+      return repeated(plain.text(), counts.least, counts.most);
+    }
+    const std::string text = text_without(mark, rules_);
+    if (!is_mixed) return text;
+    // No number, no word and no bracket begins it.
+    const CodeSet others({{' ', ' '},
+                          {'\t', '\t'},
+                          {'"', '"'},
+                          {'-', '-'},
+                          {'0', '9'},
+                          {'[', '['},
+                          {'{', '{'},
+                          {'f', 'f'},
+                          {'n', 'n'},
+                          {'t', 't'},
+                          {'F', 'F'},
+                          {'N', 'N'},
+                          {'T', 'T'}});
+    const CodeSet first = CodeSet::all().without(begin).without(breaks).without(others);
+    return rules_.rule(fmt::format("{} {}", first.text(), text));
+  }
+
+  static OrderedJson names_of(unsigned types) {
+    OrderedJson names = OrderedJson::array();
+    for (const auto& [bit, name] : {std::pair(kNull, "null"), std::pair(kBoolean, "boolean"),
+                                    std::pair(kArray, "array"), std::pair(kObject, "object")})
+      if ((types & bit) != 0) names.push_back(name);
+    if ((types & kFraction) != 0)
+      names.push_back("number");
+    else if ((types & kInteger) != 0)
+      names.push_back("integer");
+    return names;
   }
 
   /// What the names of properties must be that are not declared.
@@ -288,6 +442,14 @@ Result<std::string> schema_expression(std::string_view text, RuleText& rules) {
   const OrderedJson schema = parse_ordered_json(text);
   if (schema.is_discarded()) return wrong("", "JSON");
   return SchemaWriter(schema, rules).value(schema, "");
+}
+
+Result<std::string> arguments_expression(std::string_view text, const ArgumentForm& form,
+                                         RuleText& rules) {
+  if (form.kind == ArgumentForm::Kind::kJson) return schema_expression(text, rules);
+  const OrderedJson schema = parse_ordered_json(text);
+  if (schema.is_discarded()) return wrong("", "JSON");
+  return SchemaWriter(schema, rules).arguments(schema, form);
 }
 
 std::string any_object_expression(RuleText& rules) { return any_object(rules); }

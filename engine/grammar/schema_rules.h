@@ -2,8 +2,11 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "base/json.h"
 #include "base/result.h"
+#include "engine/grammar/grammar.h"
 #include "engine/grammar/rules.h"
 
 namespace llm {
@@ -15,7 +18,17 @@ namespace llm {
 /// Errors: kUsage, whose field is the JSON pointer of the keyword ("/properties/a/not").
 Result<std::string> schema_expression(std::string_view schema, RuleText& rules);
 
-/// The same for any JSON object.
+/// An expression for the arguments that an object's schema describes, in that form.
+/// Errors: as above.
+Result<std::string> arguments_expression(std::string_view schema, const ArgumentForm& form,
+                                         RuleText& rules);
+
+/// A schema whose every keyword is enforced, one step wider where one of `schema`'s is not: without
+/// it. @param dropped  gets the JSON pointers of these
+OrderedJson enforceable_schema(const OrderedJson& schema, const ArgumentForm& form,
+                               std::vector<std::string>& dropped);
+
+/// JSON of any object.
 std::string any_object_expression(RuleText& rules);
 
 }  // namespace llm

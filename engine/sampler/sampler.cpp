@@ -66,27 +66,45 @@ void penalize(std::span<float> row, std::span<const TokenId> past, const Sampler
   }
 }
 
+/// OpenAI's definition, of the text's own tokens: each loses count * frequency + presence.
+void penalize_generated(std::span<float> row, std::span<const TokenId> generated,
+                        const SamplerOptions& options) {
+  std::vector<TokenId> ids(generated.begin(), generated.end());
+  std::ranges::sort(ids);
+  for (auto at = ids.begin(); at != ids.end();) {
+    const auto next = std::upper_bound(at, ids.end(), *at);
+    const float product = static_cast<float>(next - at) * options.frequency_penalty;
+    row[static_cast<std::size_t>(*at)] -= product + options.presence_penalty;
+    at = next;
+  }
+}
+
 DrawMemory& memory_of_thread() {
   static const PerThread<DrawMemory> memory;
   return memory.mine();
 }
 
-/// A row after its checks and the repeat penalty.
+/// A row after its checks and the penalties.
 struct PenalizedRow {
   std::span<const float> logits;
-  float largest;  ///< infinite where the penalty made it so
+  float largest;  ///< infinite where a penalty made it so
   std::vector<float> memory = {};
 
   TokenId first() const { return static_cast<TokenId>(index_of(logits, largest)); }
 };
 
 Result<PenalizedRow> penalized(std::span<const float> logits, std::span<const TokenId> past,
-                               std::uint64_t position, const SamplerOptions& options) {
+                               std::uint64_t position, std::size_t n_generated,
+                               const SamplerOptions& options) {
   LLM_CHECK(!logits.empty());
   LLM_TRY(const float largest, largest_of(logits, position));
-  if (options.repeat_penalty == 1.0F) return PenalizedRow{logits, largest};
+  const bool repeats = options.repeat_penalty != 1.0F;
+  const bool counts = options.presence_penalty != 0.0F || options.frequency_penalty != 0.0F;
+  if (!repeats && !counts) return PenalizedRow{logits, largest};
   PenalizedRow row{.logits = {}, .largest = 0, .memory = {logits.begin(), logits.end()}};
-  penalize(row.memory, past, options);
+  if (repeats) penalize(row.memory, past, options);
+  if (counts)
+    penalize_generated(row.memory, past.last(std::min(n_generated, past.size())), options);
   row.logits = row.memory;
   row.largest = std::ranges::max(row.memory);
   return row;
@@ -105,8 +123,8 @@ double uniform_draw(std::uint64_t seed, std::uint64_t sequence, std::uint64_t po
   return static_cast<double>(word >> 11) * 0x1p-53;
 }
 
-Sampler::Sampler(const SamplerOptions& options, std::uint64_t sequence)
-    : options_(options), sequence_(sequence) {
+Sampler::Sampler(const SamplerOptions& options, std::uint64_t sequence, std::size_t n_generated)
+    : options_(options), sequence_(sequence), n_generated_(n_generated) {
   LLM_CHECK(options.temperature >= 0.0F && options.repeat_penalty > 0.0F);
   LLM_CHECK(options.top_p >= 0.0F && options.top_p <= 1.0F);
   LLM_CHECK(options.min_p >= 0.0F && options.min_p <= 1.0F);
@@ -116,7 +134,7 @@ Result<std::vector<Candidate>> Sampler::distribution(std::span<const float> logi
                                                      std::span<const TokenId> past,
                                                      std::uint64_t position) const {
   const FloatEnvironment contract;
-  LLM_TRY(const PenalizedRow row, penalized(logits, past, position, options_));
+  LLM_TRY(const PenalizedRow row, penalized(logits, past, position, n_generated_, options_));
   if (options_.temperature == 0.0F || std::isinf(row.largest))
     return std::vector<Candidate>{{row.first(), 1.0F}};
   return FilteredRow(row.logits, row.largest, options_, memory_of_thread()).candidates();
@@ -125,7 +143,7 @@ Result<std::vector<Candidate>> Sampler::distribution(std::span<const float> logi
 Result<TokenId> Sampler::sample(std::span<const float> logits, std::span<const TokenId> past,
                                 std::uint64_t position) const {
   const FloatEnvironment contract;
-  LLM_TRY(const PenalizedRow row, penalized(logits, past, position, options_));
+  LLM_TRY(const PenalizedRow row, penalized(logits, past, position, n_generated_, options_));
   if (options_.temperature == 0.0F || std::isinf(row.largest)) return row.first();
   const double draw = uniform_draw(options_.seed, sequence_, position);
   return FilteredRow(row.logits, row.largest, options_, memory_of_thread()).draw(draw);

@@ -25,6 +25,8 @@ struct SamplerOptions {
   float min_p = 0.0F;           ///< in [0, 1]: keep what is at least p times the most likely
   float repeat_penalty = 1.0F;  ///< > 0; divides positive, multiplies negative logits of the past
   std::int64_t repeat_last_n = 64;  ///< how much past: 0 none, -1 all
+  float presence_penalty = 0.0F;    ///< taken from the logit of what was generated before
+  float frequency_penalty = 0.0F;   ///< and this much for each time it was
   std::uint64_t seed = 0;
   SamplerOrder order = SamplerOrder::kHf;
 };
@@ -44,14 +46,19 @@ struct Candidate {
 class Sampler {
  public:
   /// @param sequence  tells independent texts of one seed apart
+  /// @param n_generated  how many tokens of the text came before: so many at the end of every past
+  ///                     (all of it, where it has fewer) are counted by the penalties that do not
+  ///                     see the prompt
   /// @pre the options are in the ranges noted there
-  explicit Sampler(const SamplerOptions& options, std::uint64_t sequence = 0);
+  explicit Sampler(const SamplerOptions& options, std::uint64_t sequence = 0,
+                   std::size_t n_generated = 0);
 
   const SamplerOptions& options() const { return options_; }
 
   /// The token that follows `past`.
   /// @param logits  one row, [n_vocab], not empty
-  /// @param past  every token before it, prompt included; only the last repeat_last_n are read
+  /// @param past  every token before it, prompt included; only the last repeat_last_n are read, and
+  ///              those that were generated
   /// @param position  the new token's position in the sequence
   /// Errors: kNonFinite naming the position when a logit is NaN or +Inf, or all are -Inf; nothing
   /// is drawn then. Cost: one pass over the row, and a sort of what passes top-k.
@@ -67,6 +74,7 @@ class Sampler {
  private:
   SamplerOptions options_;
   std::uint64_t sequence_;
+  std::size_t n_generated_;
 };
 
 /// A uniform number in [0, 1) with 53 random bits: Philox4x32-10 (Salmon et al., "Parallel random

@@ -28,6 +28,9 @@ struct SamplerField {
   int last;
   int unit;
   const char* text;  ///< without a full stop
+  /// Receipts have it where it is not the default of SamplerOptions: those made before it was there
+  /// stay what they are.
+  bool may_be_absent = false;
 
   /// f(the member of `options`), a float or an integer.
   template <typename Options, typename F>
@@ -59,6 +62,12 @@ inline constexpr SamplerField kSamplerFields[] = {
      100, "divide the logits of recent tokens; 1 disables"},
     {"repeat_last_n", "repeat-last-n", "N", &SamplerOptions::repeat_last_n, -1, kMostSampled, -1,
      1024, 1, "how many tokens are recent; 0 none, -1 all"},
+    {"presence_penalty", "presence-penalty", "X", &SamplerOptions::presence_penalty, -2, 2, 0, 200,
+     100, "take X from the logits of tokens that were generated before; 0 disables",
+     /*may_be_absent=*/true},
+    {"frequency_penalty", "frequency-penalty", "X", &SamplerOptions::frequency_penalty, -2, 2, 0,
+     200, 100, "take X from them for each time that they were; 0 disables",
+     /*may_be_absent=*/true},
 };
 
 inline constexpr const char* kSeedText = "seed of the draws; -1 is random";

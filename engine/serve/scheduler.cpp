@@ -46,6 +46,13 @@ bool Scheduler::cancel(RequestId id) {
   return true;
 }
 
+void Scheduler::reset() {
+  requests_.clear();
+  under_way_.clear();
+  n_running_ = 0;
+  pages_in_use_ = 0;
+}
+
 Step Scheduler::next(const StoredPrefix& stored_prefix, const Proposed& proposed) {
   LLM_CHECK(under_way_.empty());
   Step step;

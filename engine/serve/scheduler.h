@@ -90,6 +90,8 @@ class Scheduler {
   /// Forgets a request, whatever it is at; of a step under way it has no part any more.
   /// @return false when there is none, or it has finished
   bool cancel(RequestId id);
+  /// Forgets all requests, and the step under way.
+  void reset();
 
   /// Asked before a part of a prompt gets its size: how many leading tokens of the request are
   /// stored, by whomever. `n_stored` of them are as far as the scheduler knows, 0 of a request that

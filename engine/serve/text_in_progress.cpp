@@ -59,7 +59,15 @@ std::size_t TextInProgress::n_skippable() const {
   return std::min(next_row_ < rows_end_ ? next_row_ : tokens_.size(), tokens_.size() - 1);
 }
 
+void TextInProgress::note_adopted(std::size_t begin, std::size_t end) {
+  const std::size_t first = std::max(begin, stored_);  // its own, after a preemption, do not count
+  if (end <= first) return;
+  if (text_.result.ids.empty()) n_cached_ += end - first;
+  stored_ = end;
+}
+
 void TextInProgress::take(const StepPart& part, std::span<const float> rows) {
+  stored_ = std::max(stored_, part.first + part.n_tokens);
   if (part.n_proposed == 0) {  // those of an earlier step
     ahead_.clear();
     n_accepted_ = 0;
@@ -138,7 +146,8 @@ ServedText TextInProgress::finish() && {
           .end_logprobs = std::move(text_.end_logprobs),
           .logits_sha256 = request_.hash_logits ? hash_.all() : "",
           .drawn_logits_sha256 = hashes_ ? hash_.drawn() : "",
-          .embedding = request_.embedding ? embedding_.result() : std::vector<float>()};
+          .embedding = request_.embedding ? embedding_.result() : std::vector<float>(),
+          .cached_tokens = n_cached_};
 }
 
 }  // namespace llm

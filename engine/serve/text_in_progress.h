@@ -40,6 +40,8 @@ struct ServedText {
   std::string logits_sha256;              ///< LogitsHash::all(), with hash_logits
   std::string drawn_logits_sha256;        ///< LogitsHash::drawn(), with either
   std::vector<float> embedding;           ///< if wanted
+  /// Leading tokens of the prompt whose keys and values other texts had stored.
+  std::size_t cached_tokens = 0;
 };
 
 /// A text while it is generated in steps that others decide: takes rows as they come,
@@ -71,6 +73,9 @@ class TextInProgress {
   /// Leading tokens() whose rows nobody wants, the last one's not among them: others may have
   /// stored them.
   std::size_t n_skippable() const;
+
+  /// The tokens up to `end` are stored, those from `begin` on by other texts.
+  void note_adopted(std::size_t begin, std::size_t end);
 
   /// Checks the rows and draws from the last one, but tells nobody: different texts may do so at
   /// once. @param rows  of the part's last tokens; valid until advance() when some were proposed
@@ -105,6 +110,8 @@ class TextInProgress {
   std::size_t most_tokens_;      ///< of the prompt, drawn, and evaluated for the hash
   std::size_t next_row_;         ///< the first position whose row was not seen yet
   std::size_t rows_end_;         ///< rows of positions before it are wanted
+  std::size_t stored_ = 0;       ///< the most tokens that ever were
+  std::size_t n_cached_ = 0;     ///< of the prompt, stored by others first
   Status taken_ = Ok{};          ///< what the last take() met
   std::vector<Logprobs> prompt_logprobs_;
   LogitsHash hash_;

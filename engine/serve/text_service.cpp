@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <new>
-#include <system_error>
 #include <utility>
 
 #include "base/check.h"
+#include "base/start_thread.h"
 #include "base/thread_team.h"
 
 namespace llm {
@@ -18,6 +18,16 @@ namespace {
 SchedulerOptions with_room(SchedulerOptions options) {
   options.queue += options.parallel;
   return options;
+}
+
+Error no_memory() {
+  return {ErrorCode::kResource, "memory", "found memory or a thread refused, need more of it"};
+}
+
+/// @param on_end  of a TextJob; may be empty
+void tell(const std::function<void(const Result<ServedText>&)>& on_end,
+          const Result<ServedText>& text) {
+  if (on_end) on_end(text);
 }
 
 }  // namespace
@@ -34,21 +44,17 @@ Result<std::unique_ptr<TextService>> TextService::start(std::shared_ptr<Executor
   end_team();  // the model was loaded on it; the service's thread has its own
   std::promise<Status> promise;
   std::future<Status> started = promise.get_future();
-  try {
-    service->thread_ = std::thread(&TextService::work, service.get(), std::move(promise));
-  } catch (const std::system_error& refused) {
-    return Error{.code = ErrorCode::kResource,
-                 .field = "threads",
-                 .message = fmt::format("found none that can be started ({}), need one for texts",
-                                        refused.what()),
-                 .hint = "raise the limits of processes and memory"};
-  }
+  LLM_TRY(service->thread_,
+          start_thread("texts", [self = service.get(), kept = std::move(promise)]() mutable {
+            self->work(std::move(kept));
+          }));
   LLM_RETURN_IF_ERROR(started.get());
   return service;
 }
 
 TextService::TextService(std::shared_ptr<Executor> executor, Scheduler scheduler)
-    : scheduler_(std::move(scheduler)),
+    : refused_(no_memory()),
+      scheduler_(std::move(scheduler)),
       runner_(std::move(executor),
               {.context = scheduler_.options().context, .share_prefix = true, .nonfinite = true}) {}
 
@@ -73,6 +79,7 @@ TextService::Submission TextService::submit(std::vector<TextJob> jobs) {
   {
     const std::lock_guard lock(mutex_);
     if (submitted.size() > capacity() - n_open_) return {.admission = Admission::kQueueFull};
+    submitted_.reserve(submitted_.size() + submitted.size());
     n_open_ += submitted.size();
     submission.first = next_id_;
     for (Submitted& one : submitted) {
@@ -101,7 +108,17 @@ void TextService::work(std::promise<Status> started) {
   const Status enough = start_team(runner_.executor().model().threads());
   const bool goes_on = enough.ok();
   started.set_value(enough);
-  while (goes_on && take_inbox()) run_step();
+  while (goes_on && take_inbox()) {
+    std::vector<Ended> ended;
+    bool is_whole = false;
+    try {
+      run_step(ended);
+      is_whole = true;
+    } catch (const std::exception&) {  // std::bad_alloc, or a thread that cannot be started
+    }
+    for (const Ended& one : ended) tell(one.on_end, one.text);
+    if (!is_whole) give_up_all();
+  }
 }
 
 bool TextService::take_inbox() {
@@ -116,31 +133,57 @@ bool TextService::take_inbox() {
     submitted.swap(submitted_);
     cancelled.swap(cancelled_);
   }
-  for (Submitted& one : submitted) open(std::move(one));
+  for (Submitted& one : submitted) {
+    try {
+      open(one);
+    } catch (const std::exception&) {
+      ++own_figures_.failed;
+      drop(one.id);
+      tell(one.job.on_end, refused_);
+    }
+  }
   for (const RequestId id : cancelled) forget(id);
   if (!submitted.empty() || !cancelled.empty()) publish_figures();
   return true;
 }
 
-void TextService::open(Submitted submitted) {
+void TextService::open(Submitted& submitted) {
   TextRequest& request = submitted.job.request;
   const std::size_t n_prompt = request.prompt.size();
   const std::size_t n_new = submitted.n_new;
   own_figures_.prompt_tokens += n_prompt;
-  auto text = std::make_unique<TextInProgress>(runner_.executor().model(), std::move(request),
-                                               n_new, std::move(submitted.job.on_event),
-                                               speculate_ ? speculate_() : nullptr);
-  texts_.emplace(submitted.id, Open{std::move(text), std::move(submitted.job.on_end)});
+  Open& opened = texts_[submitted.id];
+  opened.text = std::make_unique<TextInProgress>(runner_.executor().model(), std::move(request),
+                                                 n_new, std::move(submitted.job.on_event),
+                                                 speculate_ ? speculate_() : nullptr);
   LLM_CHECK(scheduler_.submit(submitted.id, n_prompt, n_new) == Admission::kAccepted);
+  opened.on_end = std::move(submitted.job.on_end);  // which is told of all that fails before
+}
+
+void TextService::give_up_all() {
+  scheduler_.reset();
+  own_figures_.failed += texts_.size();
+  while (!texts_.empty()) {
+    const auto first = texts_.begin();
+    const OnEnd on_end = std::move(first->second.on_end);
+    drop(first->first);
+    tell(on_end, refused_);
+  }
+  publish_figures();
+}
+
+void TextService::drop(RequestId id) {
+  texts_.erase(id);
+  scheduler_.cancel(id);
+  runner_.close(id);
+  const std::lock_guard lock(mutex_);
+  --n_open_;
 }
 
 void TextService::forget(RequestId id) {
-  if (texts_.erase(id) == 0) return;  // it has finished
-  scheduler_.cancel(id);
-  runner_.close(id);
+  if (!texts_.contains(id)) return;  // it has finished
   ++own_figures_.cancelled;
-  const std::lock_guard lock(mutex_);
-  --n_open_;
+  drop(id);
 }
 
 void TextService::note_tokens(const TextInProgress& text, std::size_t n_before) {
@@ -155,10 +198,12 @@ void TextService::note_tokens(const TextInProgress& text, std::size_t n_before) 
   }
 }
 
-void TextService::run_step() {
+void TextService::run_step(std::vector<Ended>& ended) {
   const auto stored_prefix = [this](RequestId id, std::size_t n_stored) {
-    const TextInProgress& text = *texts_.at(id).text;
-    return runner_.adopt(id, n_stored, text.tokens().first(text.n_skippable()));
+    TextInProgress& text = *texts_.at(id).text;
+    const std::size_t n = runner_.adopt(id, n_stored, text.tokens().first(text.n_skippable()));
+    text.note_adopted(n_stored, n);
+    return n;
   };
   const auto proposed = [this](RequestId id, std::size_t most) {
     return texts_.at(id).text->propose(most);
@@ -166,6 +211,7 @@ void TextService::run_step() {
   const Step step =
       speculate_ ? scheduler_.next(stored_prefix, proposed) : scheduler_.next(stored_prefix);
   if (step.parts.empty()) return;
+  ended.reserve(step.parts.size());
   const auto started = std::chrono::steady_clock::now();
   std::vector<RequestId> complete;
   std::map<RequestId, Error> failed;
@@ -181,7 +227,7 @@ void TextService::run_step() {
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - started;
     if (status.ok()) advance_texts(step, time.count(), complete, failed);
   } catch (const std::bad_alloc&) {
-    status = Error{ErrorCode::kResource, "memory", "found an allocation refused, need more of it"};
+    status = no_memory();
   }
   if (!status.ok()) {
     for (const StepPart& part : step.parts) failed.emplace(part.id, status.error());
@@ -189,11 +235,8 @@ void TextService::run_step() {
   ++own_figures_.steps;
   own_figures_.evaluated_tokens += step.n_tokens;
   own_figures_.step_texts.add(static_cast<double>(step.parts.size()));
-  const std::vector<Ended> ended = end_step(step, complete, std::move(failed));
+  end_step(step, complete, std::move(failed), ended);
   publish_figures();  // first, so that an end is counted before anyone hears of it
-  for (const Ended& one : ended) {
-    if (one.on_end) one.on_end(one.text);
-  }
 }
 
 void TextService::advance_texts(const Step& step, double seconds, std::vector<RequestId>& complete,
@@ -219,9 +262,8 @@ void TextService::advance_texts(const Step& step, double seconds, std::vector<Re
   }
 }
 
-std::vector<TextService::Ended> TextService::end_step(const Step& step,
-                                                      const std::vector<RequestId>& complete,
-                                                      std::map<RequestId, Error> failed) {
+void TextService::end_step(const Step& step, const std::vector<RequestId>& complete,
+                           std::map<RequestId, Error> failed, std::vector<Ended>& ended) {
   std::vector<RequestId> stopped = complete;
   for (const auto& [id, error] : failed) stopped.push_back(id);
   const auto accepted = [this](const StepPart& part) {
@@ -230,7 +272,6 @@ std::vector<TextService::Ended> TextService::end_step(const Step& step,
   for (const RequestId id : scheduler_.complete(stopped, accepted)) {
     LLM_CHECK(std::ranges::find(stopped, id) != stopped.end());
   }
-  std::vector<Ended> ended;
   for (const StepPart& part : step.parts) {
     if (const auto error = failed.find(part.id); error != failed.end()) {
       scheduler_.cancel(part.id);  // where it failed before it wanted logits
@@ -241,7 +282,6 @@ std::vector<TextService::Ended> TextService::end_step(const Step& step,
       ended.push_back(end(part.id, std::move(*texts_.at(part.id).text).finish()));
     }
   }
-  return ended;
 }
 
 TextService::Ended TextService::end(RequestId id, Result<ServedText> text) {

@@ -20,7 +20,7 @@
 namespace llm {
 
 /// A text to generate, and two functions that are told of it. The service's thread calls them: they
-/// return soon and do not call the service.
+/// return soon, throw nothing and do not call the service.
 struct TextJob {
   TextRequest request;
   TextInProgress::OnEvent on_event;                            ///< as the text grows; may be empty
@@ -114,22 +114,27 @@ class TextService {
   void work(std::promise<Status> started);
   /// Waits until there is something to do and takes what came. @return false: to be stopped
   bool take_inbox();
-  void open(Submitted submitted);
+  void open(Submitted& submitted);
   void forget(RequestId id);
-  void run_step();
+  void drop(RequestId id);
+  /// @param ended  texts that end with the step, also where it throws
+  void run_step(std::vector<Ended>& ended);
+  /// Ends all texts with `refused_`: what failed has left the step half done.
+  void give_up_all();
   /// @param seconds  that the step took
   /// @param complete, failed  texts that end with the step
   void advance_texts(const Step& step, double seconds, std::vector<RequestId>& complete,
                      std::map<RequestId, Error>& failed);
   /// @param failed  errors of single texts, which end
-  std::vector<Ended> end_step(const Step& step, const std::vector<RequestId>& complete,
-                              std::map<RequestId, Error> failed);
+  void end_step(const Step& step, const std::vector<RequestId>& complete,
+                std::map<RequestId, Error> failed, std::vector<Ended>& ended);
   Ended end(RequestId id, Result<ServedText> text);
   void note_tokens(const TextInProgress& text, std::size_t n_before);
   void publish_figures();
 
   SchedulerOptions options_;
   Speculate speculate_;
+  const Result<ServedText> refused_;  ///< what texts end with where memory is refused, made before
 
   // Of the thread alone.
   Scheduler scheduler_;

@@ -1,5 +1,7 @@
 #include "base/thread_team.h"
 
+#include <sys/resource.h>
+
 #include <new>
 #include <stdexcept>
 
@@ -166,6 +168,48 @@ TEST_CASE("random waits show a missing barrier and change nothing else", "[base]
 TEST_CASE("available CPUs are at least one and at most the machine's", "[base][thread_team]") {
   CHECK(available_cpus() >= 1);
   CHECK(available_cpus() <= static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
+}
+
+TEST_CASE("a region inside a region has one worker", "[base][thread_team]") {
+  std::atomic<int> inner = 0;
+  std::atomic<int> more = 0;
+  for (int round = 0; round < 20; ++round) {
+    run_parallel(3, [&](Worker worker) {
+      run_parallel(2, [&](Worker alone) {
+        ++inner;
+        more += alone.count - 1;
+      });
+      worker.barrier();
+    });
+  }
+  CHECK(inner == 60);
+  CHECK(more == 0);
+}
+
+TEST_CASE("threads that cannot be started are an error, and those that can go on",
+          "[base][thread_team]") {
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);
+  end_team();
+  // A stack has 8 MiB of addresses.
+  const rlimit tight = {.rlim_cur = std::size_t{1} << 30, .rlim_max = before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_AS, &tight) == 0);
+  const Status refused = start_threads(5000);
+  std::string thrown;
+  try {
+    run_parallel(5000, [](Worker) {});
+  } catch (const std::runtime_error& error) {
+    thrown = error.what();
+  }
+  REQUIRE(setrlimit(RLIMIT_AS, &before) == 0);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().code == ErrorCode::kResource);
+  CHECK(refused.error().to_string().find("need 5000") != std::string::npos);
+  CHECK(thrown.find("need 5000") != std::string::npos);
+  std::atomic<int> runs = 0;
+  run_parallel(2, [&](Worker) { ++runs; });
+  CHECK(runs == 2);
+  end_team();
 }
 
 }  // namespace llm

@@ -275,4 +275,35 @@ TEST_CASE("a compiler keeps the last grammars, up to its bytes", "[grammar]") {
   must_fail(few.compile({GrammarKind::kRegex, "("}));
 }
 
+TEST_CASE("hostile grammars are refused: numbers, levels, work of compilation") {
+  const auto refusal = [](GrammarKind kind, const std::string& text) {
+    const auto grammar = Grammar::compile({kind, text}, vocabulary());
+    REQUIRE_FALSE(grammar.ok());
+    CHECK(grammar.error().code == ErrorCode::kUsage);
+    return grammar.error().message;
+  };
+  for (const char* number : {"100001", "4294967296", "4294967297", "18446744073709551617"}) {
+    CAPTURE(number);
+    for (const char* shape : {"{{{0}}}", "{{{0},}}", "{{0,{0}}}"}) {
+      const std::string counts = fmt::format(fmt::runtime(shape), number);
+      CHECK_THAT(refusal(GrammarKind::kEbnf, "root ::= \"a\"" + counts),
+                 Catch::Matchers::Contains("in 0..100000"));
+      CHECK_THAT(refusal(GrammarKind::kRegex, "a" + counts),
+                 Catch::Matchers::Contains("in 0..100000"));
+    }
+  }
+  CHECK(takes(compile(GrammarKind::kEbnf, "root ::= \"4294967297\" [#0-9] # 4294967297"),
+              "4294967297#"));
+  CHECK_THAT(refusal(GrammarKind::kEbnf, std::string("root ::= \"a\"\0 \"b\"", 18)),
+             Catch::Matchers::Contains("U+0000"));
+  const std::string levels(100'000, '(');
+  CHECK_THAT(refusal(GrammarKind::kEbnf, "root ::= " + levels),
+             Catch::Matchers::Contains("at most 64"));
+  CHECK_THAT(refusal(GrammarKind::kEbnf, "root ::= a\na ::= b{2}\nb ::= (a){1,2}"),
+             Catch::Matchers::Contains("repetition of itself"));
+  std::string dots;
+  for (int i = 0; i < 14'000; ++i) dots += ".*";
+  CHECK_THAT(refusal(GrammarKind::kRegex, dots), Catch::Matchers::Contains("work to compile"));
+}
+
 }  // namespace llm::test

@@ -63,7 +63,7 @@ std::size_t kept_by_min_p(const Entries& sorted, float p) {
 
 std::vector<Candidate> naive_distribution(const SamplerOptions& options,
                                           std::span<const float> logits,
-                                          std::span<const TokenId> past) {
+                                          std::span<const TokenId> past, std::size_t n_generated) {
   const FloatEnvironment contract;
   Entries row;
   for (const float logit : logits) row.push_back({static_cast<TokenId>(row.size()), logit});
@@ -81,6 +81,17 @@ std::vector<Candidate> naive_distribution(const SamplerOptions& options,
     } else {
       logit *= options.repeat_penalty;
     }
+  }
+  // Presence and frequency penalty.
+  std::map<TokenId, int> counts;
+  for (std::size_t i = 0; i < past.size(); ++i) {
+    if (past.size() - i <= n_generated) ++counts[past[i]];
+  }
+  for (const auto& [id, count] : counts) {
+    if (options.presence_penalty == 0 && options.frequency_penalty == 0) break;
+    const float product = static_cast<float>(count) * options.frequency_penalty;
+    const float lost = product + options.presence_penalty;
+    row[static_cast<std::size_t>(id)].logit -= lost;
   }
   const bool greedy = options.temperature == 0;
   // 2., 3. Temperature, here or after the filters.

@@ -11,6 +11,7 @@ namespace llm {
 /// @pre finite logits or -Inf, not all -Inf; not empty
 std::vector<Candidate> naive_distribution(const SamplerOptions& options,
                                           std::span<const float> logits,
-                                          std::span<const TokenId> past);
+                                          std::span<const TokenId> past,
+                                          std::size_t n_generated = 0);
 
 }  // namespace llm

@@ -27,7 +27,8 @@ const OrderedJson& tools() {
   return list;
 }
 
-/// The parts in words: content as it is, <thought>, [name arguments].
+/// The parts in words: content as it is, <thought>, [name arguments], with ! where they are not
+/// whole.
 std::string in_words(const std::vector<ReplyPart>& parts) {
   std::string words;
   const ReplyPart* last = nullptr;
@@ -38,8 +39,12 @@ std::string in_words(const std::vector<ReplyPart>& parts) {
       if (goes_on) words.pop_back();
       words += (goes_on ? "" : "<") + part.text + ">";
     }
-    if (part.kind == ReplyPart::Kind::kCall)
-      words += "[" + part.call.name + " " + part.call.arguments + "]";
+    if (part.kind == ReplyPart::Kind::kCall) words += "[" + part.call.name + " ";
+    if (part.kind == ReplyPart::Kind::kArguments) words += part.text;
+    if (part.kind == ReplyPart::Kind::kCallEnd) {
+      CHECK(words.ends_with(part.call.name + " " + part.call.arguments));
+      words += part.is_whole ? "]" : "!]";
+    }
     last = &part;
   }
   return words;
@@ -47,7 +52,7 @@ std::string in_words(const std::vector<ReplyPart>& parts) {
 
 /// What becomes of a reply, which is the same however it is cut.
 std::string parsed(const ReplyFormat& format, const std::string& reply, bool is_thinking = false,
-                   std::size_t most_calls = 128) {
+                   std::size_t most_calls = 128, bool is_cut = false) {
   std::string whole;
   for (const std::size_t step : {reply.size(), std::size_t{1}, std::size_t{2}, std::size_t{7}}) {
     ReplyParser parser(format, tools(), is_thinking, most_calls);
@@ -56,7 +61,7 @@ std::string parsed(const ReplyFormat& format, const std::string& reply, bool is_
       std::ranges::move(more, std::back_inserter(parts));
     };
     for (std::size_t i = 0; i < reply.size(); i += step) add(parser.push(reply.substr(i, step)));
-    add(parser.finish());
+    add(parser.finish(is_cut));
     const std::string words = in_words(parts);
     if (step == reply.size()) whole = words;
     CAPTURE(reply, step);
@@ -134,7 +139,11 @@ TEST_CASE("what is no call is content", "[reply]") {
   const std::string text = "<tool_call>{\"name\": \"f2\", \"arguments\": {\"q\": " + deep +
                            std::string(100000, ']') + "}}";
   ReplyParser parser(hermes(), tools(), false);
-  CHECK(in_words(parser.push(text)) + in_words(parser.finish()) == text);
+  std::vector<ReplyPart> parts = parser.push(text);
+  std::ranges::move(parser.finish(), std::back_inserter(parts));
+  parts = whole_parts(std::move(parts), false);
+  REQUIRE(parts.size() == 1);
+  CHECK(parts[0].text == text);
   // Without tools nothing is looked for.
   ReplyParser plain(hermes(), nullptr, false);
   const std::string call = "<tool_call>{\"name\": \"f2\"}</tool_call>";

@@ -242,15 +242,17 @@ namespace {
 struct Changed {
   SamplerOptions options;
   std::uint64_t sequence;
+  std::size_t n_generated;
 };
 Changed changed(const Sampler& sampler) {
   struct Members {
     SamplerOptions options;
     std::uint64_t sequence;
+    std::size_t n_generated;
   };
   static_assert(sizeof(Members) == sizeof(Sampler));
   const auto& members = reinterpret_cast<const Members&>(sampler);
-  Changed c{members.options, members.sequence};
+  Changed c{members.options, members.sequence, members.n_generated};
   if (effect("sampler", "seed_16")) c.options.seed &= 0xFFFFU;
   if (effect("sampler", "one_sequence")) c.sequence = 0;
   if (effect("sampler", "temperature_late")) c.options.order = SamplerOrder::kLlamaCpp;
@@ -292,7 +294,7 @@ LLM_WRAP(
     Result<TokenId>, const Sampler* self, Logits logits, Past past, std::uint64_t position) {
   if (planted("sampler") == nullptr) return real_sample(self, logits, past, position);
   const Changed c = changed(*self);
-  const Sampler sampler(c.options, c.sequence);
+  const Sampler sampler(c.options, c.sequence, c.n_generated);
   if (effect("sampler", "position_late")) ++position;
   return real_sample(&sampler, changed(logits, past, c.options), changed(past), position);
 }
@@ -304,7 +306,7 @@ LLM_WRAP(distribution,
          std::uint64_t position) {
   if (planted("sampler") == nullptr) return real_distribution(self, logits, past, position);
   const Changed c = changed(*self);
-  const Sampler sampler(c.options, c.sequence);
+  const Sampler sampler(c.options, c.sequence, c.n_generated);
   return real_distribution(&sampler, changed(logits, past, c.options), changed(past), position);
 }
 
@@ -387,12 +389,13 @@ thread_local Ahead ahead;
 
 LLM_WRAP(draw_token,
          "_ZN3llm10draw_tokenERKNS_9TokenizerESt4spanIKfLm18446744073709551615EES3_IKiLm"
-         "18446744073709551615EEmRKNS_15GenerateOptionsEPNS_10NextTokensE",
+         "18446744073709551615EEmmRKNS_15GenerateOptionsEPNS_10NextTokensE",
          Result<TokenId>, const Tokenizer& tokenizer, Logits logits, Past past,
-         std::uint64_t position, const GenerateOptions& options, NextTokens* next) {
+         std::uint64_t position, std::size_t n_generated, const GenerateOptions& options,
+         NextTokens* next) {
   if (position != past.size() && effect("shift", "draws_repeat")) position = past.size();
   if (ahead.served && effect("proposals", "draw_position")) --position;
-  return real_draw_token(tokenizer, logits, past, position, options, next);
+  return real_draw_token(tokenizer, logits, past, position, n_generated, options, next);
 }
 
 LLM_WRAP(set_hooks,

@@ -48,14 +48,31 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
+    def endless(self, status: int, headers: dict, part: bytes = b" " * 65536) -> None:
+        """An answer whose body, or by `part` whose header, has no end; 1 GB at most, which no client waits for."""
+        self.send_response(status)
+        for key, value in headers.items():
+            self.send_header(key, value)
+        self.close_connection = True
+        if not part.endswith(b"\r\n"):
+            self.end_headers()
+        else:
+            self.flush_headers()
+        for _ in range((1 << 30) // len(part)):
+            self.wfile.write(part)
+
+
 class Hub:
     """`files`: "OWNER/NAME/FILE" -> bytes. `faults`: the same -> a list of faults, one taken by each request of the
     content: "500", "429" (Retry-After 0), "cut:N" (after N bytes), "slow", "no-range" (stays), "wrong" (other bytes, stays),
-    "changed" (other content from now on), "shifted" (206 of another place). `gated`: repositories that only who has the token
+    "changed" (other content from now on), "shifted" (206 of another place), "drip:N" (N bytes more at each request, always from
+    the start, stays), "endless:STATUS" (a body without end), "short" (all but the last 5 bytes, as if whole, stays). `front_faults`:
+    the same of the front, one taken by each request: "endless:STATUS", "headers", or bytes that are the answer. `gated`: repositories that only who has the token
     "secret" gets files of. `tokens`: whether a token came with each request, at the front and at the content network."""
 
     def __init__(self, files: dict):
         self.files, self.faults, self.requests = files, {}, []
+        self.front_faults, self.dripped = [], 0
         self.gated, self.tokens = set(), {"front": [], "content": []}
         self.lock = threading.Lock()
         self.content = serve(_Content, self)
@@ -71,7 +88,7 @@ class Hub:
             faults = self.faults.get(name, [])
             if not faults:
                 return ""
-            return faults[0] if faults[0] in ("no-range", "wrong") else faults.pop(0)
+            return faults[0] if faults[0] in ("no-range", "wrong", "short") or faults[0].startswith("drip") else faults.pop(0)
 
 
 class _Front(Handler):
@@ -79,6 +96,14 @@ class _Front(Handler):
         path = urllib.parse.unquote(self.path)
         token = self.headers.get("Authorization")
         self.hub.tokens["front"].append(token is not None)
+        if self.hub.front_faults:
+            fault = self.hub.front_faults.pop(0)
+            if isinstance(fault, bytes):
+                return self.answer(200, {}, fault)
+            if fault == "headers":
+                return self.endless(200, {}, b"X-More: " + b"a" * 1000 + b"\r\n")
+            status = int(fault.removeprefix("endless:"))
+            return self.endless(status, {"Location": f"http://127.0.0.1:{self.hub.front.server_port}/api"} if status == 302 else {})
         if match := re.fullmatch(r"/api/models/([^/]+/[^/]+)/revision/[^/?]+\?blobs=true", path):
             some = [n for n in self.hub.files if n.startswith(match[1] + "/")]
             siblings = [{"rfilename": n.split("/", 2)[2], "size": len(self.hub.files[n]),
@@ -105,11 +130,20 @@ class _Content(Handler):
         self.hub.tokens["content"].append("Authorization" in self.headers)
         if fault in ("500", "429"):
             return self.answer(int(fault), {"Retry-After": "0"} if fault == "429" else {})
+        if fault.startswith("endless:"):
+            return self.endless(int(fault.removeprefix("endless:")), {})
         if fault == "changed":
             self.hub.files[name] = bytes(reversed(self.hub.files[name]))
         data = self.hub.files[name]
         if fault == "wrong":
             data = bytes([data[0] ^ 1]) + data[1:]
+        if fault == "short":
+            return self.answer(200, {}, data[:-5])
+        if fault.startswith("drip:"):
+            self.hub.dripped += int(fault.removeprefix("drip:"))
+            self.head(200, {}, data)
+            self.close_connection = True
+            return self.wfile.write(data[:self.hub.dripped])
         begin, status, headers = 0, 200, {}
         match = re.fullmatch(r"bytes=(\d+)-", wanted)
         if match and fault != "no-range":

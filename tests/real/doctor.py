@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-U32, F32, BOOL, STRING, ARRAY = 4, 6, 7, 8, 9
+U32, I32, F32, BOOL, STRING, ARRAY, U64, F64 = 4, 5, 6, 7, 8, 9, 10, 12
 SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 Q2_K, Q2_K_BYTES = 10, 84
 BLOCKS = {0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 10: (256, 84), 11: (256, 110),
@@ -58,6 +58,7 @@ class Gguf:
             begin = data + offset
             self.tensors[name] = [dims, kind, self.bytes[begin:begin + n_bytes // weights]]
         self.tail = b""
+        self.gap = 0  # bytes between tensors, in place of padding; 0: padding
 
     def read(self, form: str) -> tuple:
         values = struct.unpack_from(form, self.bytes, self.at)
@@ -95,14 +96,14 @@ class Gguf:
             header += text(key) + struct.pack("<I", kind) + raw
         for name, (dims, kind, data) in self.tensors.items():
             infos += text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, offset)
-            offset += -(-len(data) // 32) * 32
+            offset += len(data) + self.gap if self.gap else -(-len(data) // 32) * 32
         header += infos
         with open(path, "wb") as file:
             file.write(b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(self.entries)) + header)
             file.write(bytes(-file.tell() % 32))
             for _, _, data in self.tensors.values():
                 file.write(data)
-                file.write(bytes(-len(data) % 32))
+                file.write(bytes(self.gap or -len(data) % 32))
             file.write(self.tail)
 
     # What plantings are made of.
@@ -112,6 +113,10 @@ class Gguf:
 
     def f32(self, key: str, value: float) -> None:
         self.entries[key] = (F32, struct.pack("<f", value))
+
+    def typed(self, key: str, kind: int, form: str) -> None:
+        """The same value in another type."""
+        self.entries[key] = (kind, struct.pack(form, self.number(key)))
 
     def flag(self, key: str, value: bool) -> None:
         self.entries[key] = (BOOL, bytes([value]))
@@ -207,10 +212,14 @@ def plantings(g: Gguf) -> list[tuple[int, str, str, object]]:
          lambda f: f.u32(key(f, "attention.head_count_kv"), f.number(key(f, "attention.head_count_kv")) + 1)),
         (8, "a wrong vocab_size", "shapes", lambda f: f.u32(key(f, "vocab_size"), 1000)),
         (8, "a wrong width", "shapes", lambda f: f.u32(key(f, "embedding_length"), 4096)),
+        (8, "context_length as INT32", "values", lambda f: f.typed(key(f, "context_length"), I32, "<i")),
+        (8, "block_count as FLOAT64", "values", lambda f: f.typed(key(f, "block_count"), F64, "<d")),
+        (9, "EOS as UINT64", "values", lambda f: f.typed("tokenizer.ggml.eos_token_id", U64, "<Q")),
         (9, "a token twice", "vocabulary", duplicate),
         (9, "BOS out of range", "special-ids", lambda f: f.u32("tokenizer.ggml.bos_token_id", 999999)),
         (9, "EOS is a word", "special-ids", lambda f: f.u32("tokenizer.ggml.eos_token_id", 5000)),
         (10, "trailing bytes", "file", lambda f: setattr(f, "tail", bytes(100))),
+        (10, "tensors without alignment", "file", lambda f: setattr(f, "gap", 5)),
         (10, "cut", "file", "cut"),
         (10, "a part missing", "file", "part"),
     ]

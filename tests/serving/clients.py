@@ -81,8 +81,8 @@ def errors(client: openai.OpenAI, url: str, model: str) -> None:
         raise AssertionError(f"no {kind.__name__}")
 
     create = client.completions.create
-    error = raises(openai.BadRequestError, create, model=model, prompt=PROMPT, frequency_penalty=1)
-    assert error.param == "frequency_penalty", error
+    error = raises(openai.BadRequestError, create, model=model, prompt=PROMPT, best_of=2)
+    assert error.param == "best_of", error
     error = raises(openai.BadRequestError, create, model=model, prompt=[1] * 600)
     assert error.code == "context_length_exceeded", error
     raises(openai.NotFoundError, create, model="other", prompt=PROMPT)

@@ -182,7 +182,7 @@ def main() -> int:
             expect(page.locator("#send")).to_have_text("Send", timeout=20000)
             assert len(page.locator(".text").inner_text()) > 60
             page.click("summary")
-            page.fill("#max", "100000")
+            page.fill("#max", "-9")
             say(page, "Once")
             expect(page.locator(".error")).to_contain_text("max_tokens")
             shoot(page, "continued")

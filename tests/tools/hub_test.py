@@ -4,6 +4,7 @@
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -151,11 +152,84 @@ class HubTest(unittest.TestCase):
         self.hub.gated.add(REPO)
         self.run_tool(REPO, 4, "found status 401 (GatedRepo)", f"agree to its terms at {self.hub.url}/{REPO}", "HF_TOKEN")
         self.run_tool(REPO, 4, "found status 403 (GatedRepo)", HF_TOKEN="other")
-        self.assertEqual(self.blobs(), {f"{digest(MODEL)}.incomplete": 0})
+        self.assertEqual(self.blobs(), {})
         self.hub.tokens["front"].clear()
         self.run_tool(REPO, 0, HF_TOKEN="secret")
         self.assertEqual(self.hub.tokens, {"front": [True, True], "content": [False]})  # never to another host
         self.run_tool(REPO, 2, "HF_ENDPOINT: found", HF_ENDPOINT="file:///etc")
+
+    def test_bodies_and_headers_without_end_are_not_read(self):
+        for status, words in (("404", "found status 404"), ("401", "found status 401"), ("503", "found status 503"),
+                              ("200", "need at most 67108864"),
+                              ("302", "found status 404")):  # followed, and its body left
+            self.hub.front_faults = [f"endless:{status}"]
+            self.run_tool(REPO, 4, "/api/models/", words)
+        self.hub.front_faults = ["headers"]
+        self.run_tool(REPO, 4, "bytes of headers or more, need at most 262144")
+        self.assertEqual(self.fetched(), [])
+        for status in ("404", "403"):
+            self.hub.faults[f"{REPO}/tiny-Q4_K_M.gguf"] = [f"endless:{status}"]
+            self.run_tool(REPO, 4, f"found status {status}")
+        self.hub.faults[f"{REPO}/tiny-Q4_K_M.gguf"] = ["endless:200"]
+        self.run_tool(REPO, 8, f"bytes or more, need {len(MODEL)}")
+        self.assertEqual(self.blobs(), {})
+
+    def test_downloads_that_do_not_go_on_end(self):
+        # More bytes each time, and never more than the next time begins anew for.
+        for more in (7, 200000):
+            self.hub.requests.clear()
+            self.hub.dripped = 1000
+            self.hub.faults[f"{REPO}/tiny-Q4_K_M.gguf"] = [f"drip:{more}"]
+            err = self.run_tool(REPO, 4, f"bytes, need {len(MODEL)}")
+            self.assertIn(f"no try goes on: found {self.hub.dripped} bytes", err)
+            self.assertLessEqual(len(self.hub.requests), 6)
+            shutil.rmtree(self.repo)
+        # The same by ranges: a try that brings little is none.
+        self.hub.faults[f"{REPO}/tiny-Q4_K_M.gguf"] = ["cut:10"] * 50
+        self.run_tool(REPO, 4, f"found 40 bytes, need {len(MODEL)}")
+        self.hub.faults[f"{REPO}/tiny-Q4_K_M.gguf"] = ["short"]
+        self.run_tool(REPO, 4, f"found {len(MODEL) - 5} bytes, need {len(MODEL)}")
+
+    def test_what_a_killed_process_leaves_is_taken_up(self):
+        link = self.repo / "snapshots" / COMMIT / "tiny-Q4_K_M.gguf"
+        link.parent.mkdir(parents=True)
+        left = Path(f"{link}.llm.tmp")
+        left.symlink_to("../../blobs/0")
+        kept = Path(f"{link}.tmp")
+        kept.write_bytes(b"theirs")
+        self.run_tool(REPO, 0)
+        self.assertFalse(left.is_symlink())
+        self.assertEqual(kept.read_bytes(), b"theirs")
+        self.assertEqual(link.read_bytes(), MODEL)
+
+    def test_the_beginning_of_what_the_hub_lists_no_more_is_removed(self):
+        self.hub.faults[f"{REPO}/tiny-Q4_K_M.gguf"] = ["slow"]
+        process = self.start(REPO)
+        part = self.repo / f"blobs/{digest(MODEL)}.incomplete"
+        while not part.exists() or part.stat().st_size < 300000:
+            self.assertIsNone(process.poll())
+            time.sleep(0.01)
+        process.send_signal(signal.SIGSTOP)  # it lives, and holds its lock
+        theirs = self.repo / f"blobs/{digest(b'x')}.incomplete"
+        theirs.write_bytes(b"x")
+        (self.cache / f".locks/models--maker--tiny-GGUF/{digest(b'x')}.lock").write_bytes(b"")
+        del self.hub.files[f"{REPO}/tiny-Q4_K_M.gguf"]
+        self.run_tool(f"{REPO}:Q8_0", 0)
+        self.assertTrue(part.exists())
+        process.kill()
+        process.communicate()
+        self.run_tool(f"{REPO}:Q8_0", 0)
+        self.assertEqual(self.blobs(), {digest(OTHER): len(OTHER), theirs.name: 1})
+
+    def test_listings_that_lie_are_refused(self):
+        for listing, words in ((b"[" * 3000000, "found another answer than a hub's"),
+                               (b'{"sha":"' + COMMIT.encode() + b'","siblings":[{"rfilename":"a.gguf","lfs":{"size":-1,"sha256":"' + b"a" * 64 +
+                                b'"}}]}', "size: found -1 of a.gguf, need an integer from 0 on"),
+                               (b'{"sha":"' + COMMIT.encode() + b'","siblings":[{"rfilename":"a.gguf","lfs":{"size":1e300,"sha256":"' +
+                                b"a" * 64 + b'"}}]}', "size: found 1e+300 of a.gguf")):
+            self.hub.front_faults = [listing]
+            self.run_tool(REPO, 3, words)
+        self.assertEqual(self.fetched(), [])
 
     def test_answers_that_name_places_outside_of_the_cache(self):
         self.hub.files[f"{REPO}/../../../../evil-Q3_K.gguf"] = MODEL

@@ -1,5 +1,7 @@
 // llmrun -i over pipes: a chat without end, its commands, sessions and lines of JSON.
 
+#include <map>
+
 #include "base/sha256.h"
 #include "tests/tools/llmrun_process.h"
 
@@ -257,6 +259,51 @@ TEST_CASE_METHOD(Chats, "a session is there after a chat was killed") {
   const Finished stats = chat("-c 500 --session session", {"/stats"}).must_end(0);
   const bool has_turns = contains(stats.err, "1 turns, ") || contains(stats.err, "2 turns, ");
   REQUIRE(has_turns);
+}
+
+TEST_CASE_METHOD(Chats, "bad input 111: a session that another chat has") {
+  write("other", "mine\n/save session\ntheirs\n/stats\n");
+  const Finished both =
+      shell(std::string("mkfifo in; llmrun ") + kChat +
+            "-c 500 --session session < in > out & job=$!\n"
+            "exec 3> in; echo one >&3; until [ -s session ]; do sleep 0.01; done\n"
+            "llmrun " +
+            kChat +
+            "-c 500 --session session < other > refused; echo rc $?\n"
+            // Nor may /save write over it; that chat goes on.
+            "llmrun " +
+            kChat +
+            "-c 500 < other > /dev/null; echo rc $?\n"
+            "echo two >&3; echo \"/save $PWD/session\" >&3; exec 3>&-; wait $job; cat refused")
+          .must_end(0);
+  CHECK(both.out == "rc 4\nrc 0\n");
+  CHECK(count_of(both.err, "session: found another process that writes it, need one at a time") ==
+        2);
+  CHECK(contains(both.err, "2 turns, "));
+  CHECK(contains(both.err, "wrote "));
+  CHECK(contains(chat("-c 500 --session session", {"/stats"}).err, "2 turns, "));
+}
+
+TEST_CASE_METHOD(Chats, "two chats at once lose no turn") {
+  // Each session's writer either keeps all of its turns or is refused.
+  const Finished run =
+      shell(
+          "for k in 1 2 3; do ( for j in $(seq 20); do echo \"m$k-$j\"; done | llmrun " + kChat +
+          "-c 2000 --session session -q > /dev/null; echo \"$k $?\" ) & done; wait\n"
+          "for k in 1 2 3; do echo \"$k $(grep -a -o \"m$k-[0-9]*\" session | sort -u | wc -l)\"; "
+          "done")
+          .must_end(0);
+  std::map<int, std::vector<int>> said;
+  std::istringstream lines(run.out);
+  for (int k = 0, number = 0; lines >> k >> number;) said[k].push_back(number);
+  REQUIRE(said.size() == 3);
+  for (const auto& [k, numbers] : said) {
+    CAPTURE(k, run.out);
+    REQUIRE(numbers.size() == 2);
+    const bool is_kept = numbers[0] == 0 && numbers[1] == 20;
+    const bool is_refused = numbers[0] == 4 && numbers[1] == 0;
+    CHECK((is_kept || is_refused));
+  }
 }
 
 TEST_CASE_METHOD(Chats, "/save and /load keep a conversation") {

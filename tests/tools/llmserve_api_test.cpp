@@ -68,12 +68,20 @@ TEST_CASE("null asks for nothing, whatever the field", "[llmserve]") {
   server
       .post("/v1/chat/completions", {{"messages", {question, empty, question}}, {"max_tokens", 1}})
       .must_be(200);
-  for (const char* field : {"annotations", "audio", "function_call", "refusal"}) {
+  // What else clients keep in a message is theirs.
+  for (const char* field : {"annotations", "audio", "refusal", "tags"}) {
     Json other = reply;
     other[field] = {{"id", 1}};
-    server.post("/v1/chat/completions", {{"messages", {question, other, question}}})
-        .must_name(std::string("messages[1].") + field);
+    CHECK(server
+              .post("/v1/chat/completions",
+                    {{"messages", {question, other, question}}, {"max_tokens", 1}})
+              .must_be(200)
+              .header("x-llmserve-ignored") == std::string("messages[1].") + field);
   }
+  Json old = reply;
+  old["function_call"] = {{"name", "f"}};
+  server.post("/v1/chat/completions", {{"messages", {question, old, question}}})
+      .must_name("messages[1].function_call");
 }
 
 TEST_CASE("a model may have several names", "[llmserve]") {
@@ -124,7 +132,8 @@ TEST_CASE("a text gets what few KV pages hold", "[llmserve]") {
   const Json chat = {{"messages", {{{"role", "user"}, {"content", "a"}}}},
                      {"logit_bias", {{"2", 100}}}};
   server.post("/v1/chat/completions", chat).must_be(200);
-  server.complete({{"prompt", "a"}, {"max_tokens", context + 1}}).must_name("max_tokens");
+  server.complete({{"prompt", "a"}, {"max_tokens", context + 1}, {"logit_bias", {{"2", 100}}}})
+      .must_be(200);
 }
 
 TEST_CASE("the description of the API is the one in docs, with the paths that there are",
@@ -139,7 +148,8 @@ TEST_CASE("the description of the API is the one in docs, with the paths that th
   const Json api = test::parse_json(served);
   for (const auto& [path, methods] : api["paths"].items()) {
     const bool is_post = methods.contains("post");
-    const int status = is_post ? server.post(path, {{"zzz", 1}}).status : server.get(path).status;
+    const int status =
+        is_post ? server.post(path, {{"zzz_penalty", 1}}).status : server.get(path).status;
     const std::string name = path.substr(0, path.find('{'));
     CAPTURE(path);
     CHECK(status == (is_post ? 400 : name != path ? 404 : 200));
@@ -152,27 +162,24 @@ TEST_CASE("the description of the API is the one in docs, with the paths that th
     CHECK(methods["options"]["responses"].contains("204"));
     CHECK(options.header("Allow") == (is_post ? "POST, OPTIONS" : "GET, OPTIONS"));
     CHECK(page.find(name) != std::string::npos);
-    // What others call the method is refused; the answer to HEAD has no body.
+    // HEAD is answered as GET is, without a body.
     RawClient client(server.port());
     client.send(start("HEAD"));
-    const std::string head = client.receive_until("no end");
-    CHECK(head.starts_with("HTTP/1.1 405 "));
+    const std::string head = client.receive_until(is_post ? "no end" : "\r\n\r\n");
+    CHECK(head.starts_with(fmt::format("HTTP/1.1 {} ", is_post ? 405 : status)));
     CHECK(head.ends_with("\r\n\r\n"));
   }
 }
 
 TEST_CASE("docs/serving.md has the fields of the description, and no others", "[llmserve]") {
-  const std::string page = read_file(LLM_SOURCE_DIR "/docs/serving.md");
+  const std::string page =
+      read_file(LLM_SOURCE_DIR "/docs/serving.md") + read_file(LLM_SOURCE_DIR "/docs/fields.md");
   const Json api = test::parse_json(read_file(LLM_SOURCE_DIR "/docs/openapi.json"));
   std::set<std::string> names;
   for (const auto& [schema, value] : api["components"]["schemas"].items()) {
     if (!schema.ends_with("Request")) continue;
     for (const auto& [name, ignored] : value["properties"].items()) names.insert(name);
   }
-  // What asks for nothing is not listed by name.
-  for (const auto& [name, value] :
-       api["components"]["schemas"]["ChatRequest"]["properties"].items())
-    if (value.contains("enum")) names.erase(name);
   for (const std::string& name : names) {
     CAPTURE(name);
     CHECK((page.find("`" + name + "`") != std::string::npos ||
@@ -226,6 +233,41 @@ TEST_CASE("the key is asked for, but for health", "[llmserve]") {
   // Nobody without the key makes the server read a body.
   server.ask("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000000\r\n\r\n")
       .must_be(401);
+}
+
+TEST_CASE("server, description and docs/serving.md ask for the key at the same paths",
+          "[llmserve]") {
+  const TinyModel tiny;
+  Server server = tiny.serve({"--api-key", "secret"});
+  const Json api = test::parse_json(server.get("/openapi.json").must_be(200).body);
+  REQUIRE(api["security"] == Json::array({{{"key", Json::array()}}}));
+  std::set<std::string> open_in_page;
+  std::istringstream page(read_file(LLM_SOURCE_DIR "/docs/serving.md"));
+  for (std::string line; std::getline(page, line);) {
+    if (!line.starts_with("| `GET /") || line.find("Needs no key") == std::string::npos) continue;
+    // The row's first cell has the paths, each to its backtick.
+    const std::string cell = line.substr(0, line.find(" | "));
+    for (std::size_t at = 0; (at = cell.find('/', at)) != std::string::npos;) {
+      const std::size_t end = cell.find('`', at);
+      open_in_page.insert(cell.substr(at, end - at));
+      at = end;
+    }
+  }
+  std::set<std::string> open_in_description;
+  for (const auto& [path, methods] : api["paths"].items()) {
+    for (const auto& [method, operation] : methods.items()) {
+      if (method != "get" && method != "post") continue;
+      CAPTURE(path, method);
+      const bool is_open = operation.contains("security");
+      if (is_open) open_in_description.insert(path);
+      const int status =
+          method == "post" ? server.post(path, {{"zzz", 1}}).status : server.get(path).status;
+      CHECK((status == 401) != is_open);
+      CHECK(operation["responses"].contains("401") != is_open);
+    }
+  }
+  CHECK(open_in_description == open_in_page);
+  CHECK(open_in_page.contains("/openapi.json"));
 }
 
 TEST_CASE("servers share the weights of a packed cache", "[llmserve]") {

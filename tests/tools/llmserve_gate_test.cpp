@@ -24,10 +24,13 @@ bool has_answer(const RawClient& client) {
 
 TEST_CASE("pages of other sites get nothing", "[llmserve]") {
   Server server = serve_fable();
-  for (const char* host :
-       {"localhost", "LOCALHOST:8080", "localhost.", "app.localhost:1", "127.0.0.1", "127.0.0.1:80",
-        "127.9.9.9", "[::1]", "[::1]:8080", "[::ffff:127.0.0.1]:1"}) {
-    ask(server, host).must_be(200);
+  const std::vector<std::string> names = {"localhost",     "LOCALHOST",         "localhost.",
+                                          "app.localhost", "127.0.0.1",         "127.9.9.9",
+                                          "[::1]",         "[::ffff:127.0.0.1]"};
+  for (const std::string& name : names) {
+    ask(server, name).must_be(200);
+    ask(server, name + ":").must_be(200);  // no port (RFC 3986)
+    ask(server, fmt::format("{}:{}", name, server.port())).must_be(200);
   }
   for (const char* host :
        {"evil.example", "evil.example:8080", "localhost.evil.example", "evillocalhost", "10.1.2.3",
@@ -46,6 +49,35 @@ TEST_CASE("pages of other sites get nothing", "[llmserve]") {
   }
   // Nor does a preflight of theirs say yes.
   ask(server, own, "Origin: http://evil.example\r\n", "OPTIONS /v1/completions").must_be(403);
+}
+
+TEST_CASE("bad input 112: a port in Host that is not the server's", "[llmserve]") {
+  const std::vector<std::string> options = {"--allow-host",   "a.example",    "--allow-host",
+                                            "b.example:9000", "--allow-host", "[::1]:9001",
+                                            "--allow-host",   "2001:db8::1"};
+  Server server = serve_fable(options);
+  const int other = server.port() == 8080 ? 8081 : 8080;
+  const std::vector<std::string> names = {"localhost", "app.localhost", "127.0.0.1", "[::1]"};
+  for (const std::string& name : names) {
+    for (const std::string& port :
+         {std::to_string(other), std::string("80"), std::string("0"), std::string("65536"),
+          std::string("x"), std::string("-1"), fmt::format("{}x", server.port()),
+          fmt::format("{}:1", server.port()), fmt::format(" {}", server.port()),
+          fmt::format("+{}", server.port()), fmt::format("{}", server.port() + 65536)}) {
+      CAPTURE(name, port);
+      const Reply reply = ask(server, name + ":" + port);
+      reply.must_be(403, {"Host: found ", fmt::format("with port {} or none", server.port()),
+                          "--allow-host NAME[:PORT]"});
+    }
+  }
+  for (const char* host : {"[::1]x", "[::1", "[::1]80", "::1"}) ask(server, host).must_be(403);
+  for (const char* host : {"a.example", "a.example:1", "b.example:9000", "B.example:9000",
+                           "[::1]:9001", "[2001:db8::1]:5"})
+    ask(server, host).must_be(200);
+  for (const char* host : {"b.example", "b.example:9001", "[::1]:9000"})
+    ask(server, host).must_be(403);
+  for (const char* bad : {"b.example:x", "b.example:70000", ":80", "[::1"})
+    run_tool("llmserve", {kFable, "--allow-host", bad}).must_end(2, {"--allow-host: found "});
 }
 
 TEST_CASE("names and sites that are allowed are answered", "[llmserve]") {

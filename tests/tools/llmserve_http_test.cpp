@@ -187,7 +187,7 @@ TEST_CASE("JSON that others could read another way is refused", "[llmserve]") {
            {R"({"prompt": "a", "logit_bias": {"5": 1, "005": 2}})", "token ids 0.."},
            {R"({"prompt": "a", "logit_bias": {"-0": 1}})", "token ids 0.."},
            {R"({"prompt": "a", "logit_bias": {"": 1}})", "token ids 0.."},
-           {R"({"prompt": "a", "memory": 1})", "not supported"}}) {
+           {R"({"prompt": "a", "tool_choise": 1})", "not supported"}}) {
     server.ask(post_text("/v1/completions", body)).must_be(400, {words});
   }
   server.complete({{"prompt", "a"}, {"max_tokens", 1}, {"logit_bias", {{"5", 1}, {"50", 1}}}})

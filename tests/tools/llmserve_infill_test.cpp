@@ -91,10 +91,10 @@ TEST_CASE("the text of a gap is asked for by the vocabulary's tokens", "[llmserv
   refused("/v1/completions", {{"suffix", std::string(300, 'a')}}, "prompt");
   refused("/infill", {{"n", 2}}, "n");
   refused("/infill", {{"receipt", true}}, "receipt");
-  refused("/infill", {{"n_predict", -2}}, "n_predict");
+  refused("/infill", {{"n_predict", -3}}, "n_predict");
   refused("/infill", {{"input_extra", Json::array({Json{{"text", 1}}})}}, "input_extra[0].text");
   refused("/infill", {{"input_extra", "a"}}, "input_extra");
-  refused("/infill", {{"bogus", 1}}, "bogus");
+  refused("/infill", {{"bogus_penalty", 1}}, "bogus_penalty");
   refused("/infill", {{"input_prefix", std::string(300, 'a')}}, "input_prefix");
 
   const TinyModel tiny;

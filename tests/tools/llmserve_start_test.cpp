@@ -88,22 +88,39 @@ TEST_CASE("what llmserve cannot start with is refused by name", "[llmserve]") {
 TEST_CASE("options of other servers get a true sentence", "[llmserve]") {
   const ToolFolder folder;
   for (const auto& [words, says] : std::vector<std::pair<std::string, std::string>>{
-           {"-np 4", "--parallel says"},
-           {"-cb", "always so here"},
-           {"--metrics", "always there, at /metrics"},
-           {"--slots", "there are no slots"},
            {"--temp 0.5", "each request says that"},
            {"--seed=1", "each request says that"},
            {"-n 5", "--max-tokens limits an answer"},
-           {"-ub 64", "--chunk says"},
-           {"-b 64", "--chunk says"},
-           {"-m m.gguf", "the first argument"},
            {"-mu https://x/y.gguf", "-hf owner/repo is what is downloaded"},
            {"--ssl-key-file x", "a proxy"},
-           {"--max-model-len 64", "the context is -c"},
+           {"--max-num-batched-tokens 64", "--chunk says"},
        }) {
     folder.shell("llmserve m.gguf " + words).must_end(2, {says});
   }
+}
+
+TEST_CASE("a command line of llama-server starts a server", "[llmserve]") {
+  const TinyModel tiny;
+  Server server({"-m",         tiny.path("tiny.gguf"),
+                 "-ngl",       "99",
+                 "-fa",        "on",
+                 "--jinja",    "-np",
+                 "3",          "-c",
+                 "200",        "-b",
+                 "64",         "-ub",
+                 "64",         "--mlock",
+                 "--no-mmap",  "-cb",
+                 "--metrics",  "--slots",
+                 "--no-webui", "--alias",
+                 "one"});
+  const Json props = server.get("/props").must_be(200).json();
+  CHECK(props["total_slots"] == 3);
+  CHECK(props["model_alias"] == "one");
+  CHECK(props["default_generation_settings"]["n_ctx"] == 200);
+  const std::string log = server.end().err;
+  for (const char* const option : {"-ngl: without effect: there is no GPU code", "-fa: without",
+                                   "--jinja: without", "-ub: without", "--no-webui: without"})
+    CHECK_THAT(log, Contains(option));
 }
 
 TEST_CASE("a model that is named as hubs name it gets -hf's advice", "[llmserve]") {

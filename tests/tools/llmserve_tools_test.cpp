@@ -2,6 +2,7 @@
 // results.
 
 #include "tests/tools/llmserve_process.h"
+#include "tools/llmserve/chat_roles.h"
 #include "tools/llmserve/conversations.h"
 
 namespace llm::test {
@@ -316,12 +317,12 @@ TEST_CASE("conversations of every API are read as one", "[llmserve][tools]") {
   format.null_content = GENERATE(false, true);
   format.text_arguments = GENERATE(false, true);
   RequestedChat adapted = lines;
-  adapt_chat(format, adapted);
+  adapt_chat(format, ChatRoles(), adapted);
   CHECK(adapted.messages[0]["content"].is_null() == format.null_content);
   CHECK(adapted.messages[0]["tool_calls"][0]["function"]["arguments"].is_string() ==
         format.text_arguments);
   RequestedChat spelled = lines;
-  adapt_chat(ReplyFormat(), spelled);
+  adapt_chat(ReplyFormat(), ChatRoles(), spelled);
   REQUIRE(spelled.messages.size() == 2);
   CHECK(
       spelled.messages[1] ==
@@ -329,24 +330,195 @@ TEST_CASE("conversations of every API are read as one", "[llmserve][tools]") {
           R"({"role": "user", "content": "<tool_response>\n1\n</tool_response>\n<tool_response>\n2\n</tool_response>"})"));
 }
 
-TEST_CASE("a call comes as one delta", "[llmserve][tools]") {
+TEST_CASE("a call's arguments come as they are written", "[llmserve][tools]") {
   Server server = serve_fable({"--chat-template", "zephyr"});
   Json body = kShapes[0].body(kQuestion, true);
+  body["tools"][0]["function"]["parameters"]["properties"]["n"] = {
+      {"type", "string"}, {"minLength", 12}, {"maxLength", 16}};
   const Json whole = kShapes[0].call(server.post("/v1/chat/completions", body).json());
   body["stream"] = true;
-  std::vector<Json> calls;
+  std::string arguments;
   std::string reason;
+  std::size_t n = 0;
   for (const Json& part : stream_of(server.post("/v1/chat/completions", body).body)) {
     const Json& choice = part["choices"][0];
-    if (choice["delta"].contains("tool_calls")) calls.push_back(choice["delta"]["tool_calls"][0]);
     if (choice["finish_reason"].is_string()) reason = choice["finish_reason"];
+    if (!choice["delta"].contains("tool_calls")) continue;
+    const Json& call = choice["delta"]["tool_calls"][0];
+    CHECK(call["index"] == 0);
+    CHECK(call.contains("id") == (n == 0));
+    if (n++ == 0) CHECK(call["function"]["name"] == whole["name"]);
+    arguments += call["function"].value("arguments", "");
   }
-  REQUIRE(calls.size() == 1);
+  CHECK(n > 3);
   CHECK(reason == "tool_calls");
-  CHECK(calls[0]["index"] == 0);
-  CHECK(calls[0]["function"]["name"] == whole["name"]);
-  CHECK(test::parse_json(calls[0]["function"]["arguments"].get<std::string>()) ==
-        whole["arguments"]);
+  CHECK(test::parse_json(arguments) == whole["arguments"]);
+
+  // The same by the other APIs.
+  Json blocks = kShapes[2].body(kQuestion, true);
+  blocks["tools"][0]["input_schema"] = body["tools"][0]["function"]["parameters"];
+  blocks["stream"] = true;
+  std::string input;
+  for (const Json& part : stream_of(server.post("/v1/messages", blocks).body))
+    if (part["type"] == "content_block_delta") input += part["delta"]["partial_json"];
+  CHECK(test::parse_json(input) == whole["arguments"]);
+  Json items = kShapes[1].body(kQuestion, true);
+  items["tools"][0]["parameters"] = blocks["tools"][0]["input_schema"];
+  items["stream"] = true;
+  std::string pieces;
+  for (const Json& part : stream_of(server.post("/v1/responses", items).body)) {
+    if (part["type"] == "response.function_call_arguments.delta") pieces += part["delta"];
+    if (part["type"] == "response.function_call_arguments.done") CHECK(part["arguments"] == pieces);
+  }
+  CHECK(test::parse_json(pieces) == whole["arguments"]);
+}
+
+namespace {
+
+/// A request for a call of `mk` with that schema.
+Json forced(const Json& parameters, bool is_strict = false) {
+  Json function = {{"name", "mk"}, {"description", "d"}};
+  if (!parameters.is_null()) function["parameters"] = parameters;
+  if (is_strict) function["strict"] = true;
+  return {{"messages", kQuestion},
+          {"temperature", 1},
+          {"max_tokens", 200},
+          {"tool_choice", "required"},
+          {"tools", {{{"type", "function"}, {"function", function}}}}};
+}
+
+Json arguments_of(const Reply& reply) {
+  const Json choice = reply.must_be(200).json()["choices"][0];
+  CAPTURE(choice);
+  REQUIRE(choice["message"].contains("tool_calls"));
+  return test::parse_json(
+      choice["message"]["tool_calls"][0]["function"]["arguments"].get<std::string>());
+}
+
+Json with(const Json& properties, const Json& more = Json::object()) {
+  Json required = Json::array();
+  for (const auto& [name, schema] : properties.items()) required.push_back(name);
+  Json schema = {{"type", "object"}, {"properties", properties}, {"required", required}};
+  schema.update(more);
+  return schema;
+}
+
+const char* const kXml =
+    "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}<|{{ m.role }}|>{{ "
+    "m.content }}{% for c in m.tool_calls or [] %}<tool_call>\n<function={{ c.function.name }}>\n"
+    "{% for k, v in c.function.arguments | items %}<parameter={{ k }}>\n{{ v if v is string else v "
+    "| tojson }}\n</parameter>\n{% endfor %}</function>\n</tool_call>\n{% endfor %}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}";
+const char* const kHarmony =
+    "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}<|start|>{{ m.role }}"
+    "{% for c in m.tool_calls or [] %} to=functions.{{ c.function.name }}<|channel|>commentary "
+    "json<|message|>{{ c.function.arguments | tojson }}<|call|>{% endfor %}{{ m.content }}<|end|>"
+    "{% endfor %}{% if add_generation_prompt %}<|start|>assistant{% endif %}";
+const char* const kPython =
+    "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}<|{{ m.role }}|>{{ "
+    "m.content }}{% if m.tool_calls %}[{% for c in m.tool_calls %}{{ c.function.name }}({% for k, "
+    "v "
+    "in c.function.arguments | items %}{{ k }}={{ v | tojson }}{% if not loop.last %}, {% endif %}"
+    "{% endfor %}){% if not loop.last %}, {% endif %}{% endfor %}]{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}";
+
+}  // namespace
+
+TEST_CASE("a call that must be made is of its function's own schema", "[llmserve][tools]") {
+  const ScratchDirectory directory;
+  const std::string jinja = GENERATE("zephyr", kXml, kHarmony, kPython);
+  const std::string chat = jinja == "zephyr" ? jinja : directory.write("t.jinja", jinja);
+  CAPTURE(jinja);
+  Server server = serve_fable({"--chat-template", chat});
+  const auto ask = [&](const Json& schema, bool is_strict = false) {
+    return arguments_of(server.post("/v1/chat/completions", forced(schema, is_strict)));
+  };
+  const Json item = with({{"name", {{"enum", {"pen", "cup"}}}}});
+  const auto is_item = [](const Json& value) {
+    return value.size() == 1 && (value["name"] == "pen" || value["name"] == "cup");
+  };
+  for (const bool is_strict : {false, true}) {
+    for (const auto& [name, place] :
+         {std::pair("$defs", "#/$defs/It em"), std::pair("definitions", "#/definitions/It%20em"),
+          std::pair("$defs", "#thing"), std::pair("$defs", "https://x.y/z#/$defs/It em")}) {
+      CAPTURE(place);
+      Json anchored = item;
+      if (std::string_view(place) == "#thing") anchored["$anchor"] = "thing";
+      Json more = {{name, {{"It em", anchored}}}};
+      if (std::string_view(place).starts_with("https")) more["$id"] = "https://x.y/z";
+      CHECK(is_item(ask(with({{"x", {{"$ref", place}}}}, more), is_strict)["x"]));
+      more["$ref"] = place;
+      CHECK(is_item(ask(more, is_strict)));
+    }
+    // "#" is the function's schema, and "name" its own property.
+    const Json pair = ask(
+        with({{"name", {{"enum", {"ab", "cd"}}}}, {"nickname", {{"$ref", "#/properties/name"}}}}),
+        is_strict);
+    CHECK((pair["nickname"] == "ab" || pair["nickname"] == "cd"));
+    const Json tree =
+        ask(with({{"label", {{"enum", {"a", "b"}}}},
+                  {"kids", {{"type", "array"}, {"maxItems", 1}, {"items", {{"$ref", "#"}}}}}}),
+            is_strict);
+    CHECK((tree["label"] == "a" || tree["label"] == "b"));
+    for (const Json& kid : tree["kids"]) CHECK((kid["label"] == "a" || kid["label"] == "b"));
+    CHECK(ask({{"type", "object"}, {"properties", Json::object()}}, is_strict) == Json::object());
+    CHECK(ask(nullptr, is_strict) == Json::object());
+    CHECK(ask(Json::object(), is_strict) == Json::object());
+    const Json several =
+        ask(with({{"text", {{"type", "string"}, {"minLength", 2}, {"maxLength", 5}}},
+                  {"day", {{"type", "string"}, {"pattern", "^(mon|tue)$"}}},
+                  {"n", {{"type", "integer"}, {"minimum", 3}, {"maximum", 4}}},
+                  {"flag", {{"type", "boolean"}}},
+                  {"list",
+                   {{"type", "array"},
+                    {"items", {{"enum", {1, "x"}}}},
+                    {"minItems", 1},
+                    {"maxItems", 2}}},
+                  {"perhaps", {{"anyOf", {{{"enum", {"y"}}}, {{"type", "null"}}}}}}}),
+            is_strict);
+    CAPTURE(several);
+    CHECK(several["text"].is_string());
+    CHECK((several["day"] == "mon" || several["day"] == "tue"));
+    CHECK((several["n"] == 3 || several["n"] == 4));
+    CHECK(several["flag"].is_boolean());
+    CHECK((several["list"].size() == 1 || several["list"].size() == 2));
+    CHECK((several["perhaps"].is_null() || several["perhaps"] == "y"));
+  }
+}
+
+TEST_CASE("what is not enforced of a function is left out and said", "[llmserve][tools]") {
+  Server server = serve_fable({"--chat-template", "zephyr"});
+  const auto text = [](Json more) {
+    more["type"] = "string";
+    return more;
+  };
+  const std::array<std::pair<Json, const char*>, 10> cases = {{
+      {text({{"contentEncoding", "base64"}, {"maxLength", 4}}), "k/contentEncoding"},
+      {text({{"format", "binary"}, {"maxLength", 4}}), "k/format"},
+      {text({{"format", "date"}, {"minLength", 1}}), "k/minLength"},
+      {text({{"pattern", "^(?=.*\\d).+$"}, {"maxLength", 4}}), "k/pattern"},
+      {text({{"minLength", 1}, {"pattern", "^[a-z]{1,3}$"}}), "k/minLength"},
+      {text({{"nullable", true}, {"maxLength", 4}}), "k/nullable"},
+      {text({{"x-order", 1}, {"maxLength", 4}}), "k/x-order"},
+      {{{"type", "number"}, {"multipleOf", 0.01}, {"minimum", 1}, {"maximum", 2}}, "k/multipleOf"},
+      {{{"type", "array"}, {"items", {{"enum", {1, 2}}}}, {"uniqueItems", true}, {"maxItems", 3}},
+       "k/uniqueItems"},
+      {{{"oneOf", {{{"type", "boolean"}}, {{"enum", {true, 1}}}}}}, "k/oneOf"},
+  }};
+  for (const auto& [schema, dropped] : cases) {
+    CAPTURE(schema);
+    const Json parameters = with({{"k", schema}}, {{"additionalProperties", false}});
+    const Reply reply = server.post("/v1/chat/completions", forced(parameters));
+    const Json arguments = arguments_of(reply);
+    CHECK(arguments.size() == 1);
+    const std::string place = "tools/0/function/parameters/properties/" + std::string(dropped);
+    CHECK(reply.header("x-not-enforced") == place);
+    const Reply strict = server.post("/v1/chat/completions", forced(parameters, true)).must_be(400);
+    CHECK_THAT(strict.json()["error"]["param"].get<std::string>(),
+               Contains("tools/0/function/parameters/properties/k"));
+  }
+  const Json plain = with({{"k", {{"type", "boolean"}}}});
+  CHECK(server.post("/v1/chat/completions", forced(plain)).header("x-not-enforced").empty());
 }
 
 }  // namespace llm::test

@@ -85,6 +85,32 @@ TEST_CASE("options of other programs get a sentence, however they are written", 
   REQUIRE(f.table.foreign_advice("echo") == nullptr);
 }
 
+TEST_CASE("options of other programs that change nothing are taken", "[options]") {
+  using Operand = OptionTable::Operand;
+  Fixture f;
+  f.table.without_effect("ngl,gpu-layers", Operand::kWord, "no GPU");
+  f.table.without_effect("fa", Operand::kSwitch, "always");
+  f.table.without_effect("mlock,jinja,g", Operand::kNone, "in memory");
+  f.table.without_effect("temp", Operand::kNone, "never said");
+  const auto typed = [&] {
+    std::string names;
+    for (const auto& option : f.table.given_without_effect()) names += option.name + " ";
+    return names;
+  };
+  REQUIRE(f.error_of({"-ngl", "99", "m", "-fa", "on", "--mlock", "-n", "7"}).empty());
+  CHECK((f.model == "m" && f.n == 7));
+  CHECK(typed() == "-ngl -fa --mlock ");
+  CHECK(f.table.given_without_effect()[0].why == "no GPU");
+  REQUIRE(f.error_of({"--gpu-layers=99", "-fa", "m2", "-g", "--jinja"}).empty());
+  CHECK(f.model == "m2");
+  CHECK(typed() == "--gpu-layers -fa -g --jinja ");
+  REQUIRE(f.error_of({"m3", "--temp", "0.5", "-fa"}).empty());
+  CHECK((f.model == "m3" && f.temp == 0.5F));
+  CHECK(typed() == "-fa ");
+  REQUIRE(f.error_of({"m", "-p", "-ngl"}).empty());
+  CHECK((f.text == "-ngl" && typed().empty()));
+}
+
 TEST_CASE("short flags may be joined, with a value after the last", "[options]") {
   Fixture f;
   REQUIRE(f.error_of({"m", "-ivvn", "3"}).empty());

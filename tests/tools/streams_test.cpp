@@ -105,12 +105,17 @@ TEST_CASE("/save refuses the model's file", "[tools][streams]") {
 
 TEST_CASE("options of llama.cpp get a sentence", "[tools][streams]") {
   const Tools tools;
-  for (const std::string option :
-       {"-mu a/b", "-ngl 99", "--n-gpu-layers 99", "--mlock", "-fa", "-fa on", "-sm row",
-        "-ctk q8_0", "-no-cnv", "-st", "--nowordwrap", "-mli", "--in-prefix a", "--simple-io"}) {
+  for (const std::string option : {"-mu a/b", "-ctk q8_0", "-no-cnv", "-st", "--nowordwrap", "-mli",
+                                   "--in-prefix a", "--simple-io"}) {
     const std::string name = option.substr(0, option.find(' '));
     tools.shell("llmrun tiny.gguf -p a -n 1 " + option)
         .must_refuse(2, {"llmrun: error: " + name + ": unknown here; "});
+  }
+  for (const std::string option :
+       {"-ngl 99", "--n-gpu-layers 99", "--mlock", "-fa", "-fa on", "-sm row", "--jinja"}) {
+    const Finished run = tools.shell("llmrun tiny.gguf -p a -n 1 " + option);
+    run.must_end(0);
+    CHECK_THAT(run.err, Contains(option.substr(0, option.find(' ')) + ": without effect: "));
   }
   CHECK_THAT(tools.shell("llmrun tiny.gguf -st -p a").err, Contains("--chat with -p asks"));
   for (const std::string tool : {"llmcheck", "llmbench", "llmquant", "llmgguf", "llmtok"}) {

@@ -26,6 +26,7 @@ SAMPLED = ["-p", "Once upon a time there was", "-n", str(TOKENS), "-s", "7", "--
 # What else a receipt may hold: options of llmrun, and the stop reason that they lead to.
 OTHERS = [(["-p", "The old man", "-n", "9", "--temp", "0", "--kv", "f32"], "length"),
           (["-p", "The cat", "-n", "60", "-s", "3", "-r", "the", "-r", ".", "--sampler-order", "llamacpp", "--top-k", "0"], "stop_string"),
+          (["-p", "Once upon", "-n", "30", "-s", "5", "--presence-penalty", "1.5", "--frequency-penalty", "-0.4"], "length"),
           (["-p", "A girl", "-c", "20", "-s", "4", "--ignore-eos", "--temp", "1.7"], "context_full")]
 
 

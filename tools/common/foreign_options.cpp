@@ -13,40 +13,70 @@ namespace {
 constexpr const char* kNoDownload =
     "-hf owner/repo is what is downloaded; of anything else download the GGUF and give its path";
 
+/// What command lines of llama.cpp have for hardware that is not used here, and for what is always
+/// so.
+void add_options_without_effect(OptionTable& table) {
+  using Operand = OptionTable::Operand;
+  constexpr const char* kNoGpu = "there is no GPU code, all layers run on the CPU";
+  table.without_effect(
+      "ngl,gpu-layers,n-gpu-layers,sm,split-mode,ts,tensor-split,mg,main-gpu,dev,device,ot,"
+      "override-tensor,ncmoe,n-cpu-moe",
+      Operand::kWord, kNoGpu);
+  table.without_effect("nkvo,no-kv-offload,kvo,kv-offload,cmoe,cpu-moe,no-op-offload,op-offload",
+                       Operand::kNone, kNoGpu);
+  table.without_effect("fa,flash-attn", Operand::kSwitch,
+                       "attention always works in tiles, which changes no bit");
+  table.without_effect("mlock", Operand::kNone, "weights are copied into memory at load");
+  table.without_effect("mmap,no-mmap,dio,direct-io,no-direct-io", Operand::kNone,
+                       "the file is mapped until its weights are packed in memory");
+  table.without_effect("tb,threads-batch", Operand::kWord, "-t counts for prompts too");
+  table.without_effect("warmup,no-warmup", Operand::kNone, "nothing is warmed up");
+  table.without_effect("no-context-shift", Operand::kNone, "that is the default");
+  table.without_effect("no-perf,perf,no-repack,swa-full,check-tensors", Operand::kNone,
+                       "there is nothing like it here");
+  table.without_effect("jinja,no-jinja", Operand::kNone, "templates are run always");
+}
+
+/// The same of llama-server and vLLM.
+void add_server_options_without_effect(OptionTable& table) {
+  using Operand = OptionTable::Operand;
+  constexpr const char* kShared = "texts that begin alike share what is computed, always";
+  table.without_effect("ub,ubatch-size", Operand::kWord,
+                       "--chunk alone says how many tokens are evaluated at once");
+  table.without_effect("cb,cont-batching", Operand::kNone, "always so");
+  table.without_effect("metrics,props,slots,embedding,embeddings,rerank,reranking,webui",
+                       Operand::kNone, "always there");
+  table.without_effect("no-webui", Operand::kNone, "the page at / is always there");
+  table.without_effect(
+      "cache-prompt,no-cache-prompt,enable-prefix-caching,kv-unified,kvu,"
+      "no-kv-unified",
+      Operand::kNone, kShared);
+  table.without_effect(
+      "cache-reuse,cram,cache-ram,sps,slot-prompt-similarity,ctxcp,"
+      "ctx-checkpoints,slot-save-path",
+      Operand::kWord, kShared);
+  table.without_effect("threads-http", Operand::kWord, "one thread does HTTP");
+  table.without_effect("no-slots", Operand::kNone, "GET /slots is always there");
+}
+
 /// What llama-server and vLLM have, and what stands for it in a server here.
 void add_server_options(OptionTable& table) {
-  table.foreign("m,model", "the model is the first argument, without an option");
-  table.foreign("np,max-num-seqs", "--parallel says how many texts are generated at once");
-  table.foreign("cb,cont-batching", "always so here; leave it out");
   table.foreign("nocb,no-cont-batching", "--parallel 1 generates one text after another");
-  table.foreign("metrics", "always there, at /metrics; leave it out");
-  table.foreign("slots,no-slots", "there are no slots; GET /metrics says what runs and waits");
-  table.foreign("props", "GET /props is always there, and changes nothing; leave it out");
   table.foreign("n,predict,n-predict",
                 "--max-tokens limits an answer; a request asks for its own max_tokens");
   table.foreign(
-      "temp,temperature,top-k,top-p,min-p,s,seed,repeat-penalty,repeat-last-n,ignore-eos,"
-      "r,reverse-prompt",
+      "temp,temperature,top-k,top-p,min-p,s,seed,repeat-penalty,repeat-last-n,presence-penalty,"
+      "frequency-penalty,ignore-eos,r,reverse-prompt",
       "each request says that: temperature, top_k, top_p, min_p, seed, stop, ... "
       "(docs/serving.md); without, OpenAI's defaults hold");
-  table.foreign("b,batch-size,ub,ubatch-size,max-num-batched-tokens",
-                "--chunk says how many tokens are evaluated at once");
-  table.foreign("max-model-len", "the context is -c");
+  table.foreign("max-num-batched-tokens", "--chunk says how many tokens are evaluated at once");
   table.foreign("models-dir", "--models serves the models of a folder");
   table.foreign("models-max", "--memory says how much loaded models take");
-  table.foreign("served-model-name", "the model's names are --alias");
-  table.foreign("to", "it is --timeout");
   table.foreign("api-key-file", "the key is LLM_API_KEY or --api-key");
   table.foreign("ssl-key-file,ssl-cert-file,ssl-keyfile,ssl-certfile",
                 "TLS is for a proxy in front (docs/serving.md)");
-  table.foreign("cache-prompt,no-cache-prompt,cache-reuse,enable-prefix-caching",
-                "texts that begin alike share what is computed, always; leave it out");
-  table.foreign("cram,cache-ram,gpu-memory-utilization,kv-unified,kvu",
-                "--kv-memory is all memory for keys and values");
+  table.foreign("gpu-memory-utilization", "--kv-memory is all memory for keys and values");
   table.foreign("context-shift", "a text ends where its context ends; leave it out");
-  table.foreign("webui,no-webui", "the page at / is always there; leave it out");
-  table.foreign("embedding,embeddings", "always there, at /v1/embeddings; leave it out");
-  table.foreign("rerank,reranking", "there are texts and embeddings only");
   table.foreign("i,cnv,conversation,p,prompt,sys,system-prompt",
                 "requests bring their texts; llmrun answers one of your own");
 }
@@ -100,6 +130,8 @@ Error with_download_hint(Error error) {
 
 void add_foreign_options(OptionTable& table) {
   // The first advice for a name counts.
+  if (table.tool() == "llmserve" || table.tool() == "llmrun") add_options_without_effect(table);
+  if (table.tool() == "llmserve") add_server_options_without_effect(table);
   if (table.tool() == "llmserve") add_server_options(table);
   if (table.tool() == "llmrun") add_chat_options(table);
   table.foreign(
@@ -140,9 +172,8 @@ void add_foreign_options(OptionTable& table) {
                 "taken from the model file; leave it out");
   table.foreign(
       "samplers,sampling-seq,mirostat,mirostat-lr,mirostat-ent,typical,xtc-probability,"
-      "xtc-threshold,dry-multiplier,dry-base,presence-penalty,frequency-penalty,"
-      "dynatemp-range,dynatemp-exp,top-nsigma,logit-bias,l",
-      "there are temperature, top-k, top-p, min-p and the repeat penalty (docs/sampling.md)");
+      "xtc-threshold,dry-multiplier,dry-base,dynatemp-range,dynatemp-exp,top-nsigma,logit-bias,l",
+      "there are temperature, top-k, top-p, min-p and three penalties (docs/sampling.md)");
   table.foreign("np,parallel,cb,cont-batching", "one text at a time; leave it out");
   table.foreign("prompt-cache,prompt-cache-all,prompt-cache-ro",
                 "llmrun has --cache-save and --cache-load");

@@ -55,6 +55,7 @@ cxxopts::Options declare(const OptionTable& table) {
 struct Spelling {
   std::vector<std::string> words;
   std::vector<std::string> typed;  ///< each option in `words` as the user wrote it
+  std::vector<OptionTable::WithoutEffect> without_effect = {};  ///< not in `words`
 };
 
 enum class Next { kAnything, kValue, kNothing };  // kNothing: the option is unknown
@@ -90,6 +91,18 @@ Next spell_short(const OptionTable& table, std::string_view argument, Spelling& 
   return Next::kAnything;
 }
 
+/// Takes an option without effect, and what belongs to it. @return whether the next word does
+bool skip(const OptionTable::WithoutEffect& option, std::string_view argument,
+          std::string_view next, Spelling& out) {
+  const std::size_t equals = argument.find('=');
+  out.without_effect.push_back(option);
+  out.without_effect.back().name = argument.substr(0, equals);
+  if (equals != std::string_view::npos || next.empty()) return false;
+  using Operand = OptionTable::Operand;
+  const bool is_switch = next == "on" || next == "off" || next == "auto";
+  return option.operand == Operand::kWord || (option.operand == Operand::kSwitch && is_switch);
+}
+
 /// Ends after the first unknown option, which cxxopts refuses.
 Spelling spell(const OptionTable& table, std::span<const char* const> args) {
   Spelling out;
@@ -105,6 +118,10 @@ Spelling spell(const OptionTable& table, std::span<const char* const> args) {
     if (argument == "--") break;
     const std::size_t dashes = argument.starts_with("--") ? 2 : 1;
     const std::string_view name = argument.substr(dashes, argument.find('=') - dashes);
+    if (const auto* ignored = table.find_without_effect(name)) {
+      if (skip(*ignored, argument, i + 1 < args.size() ? args[i + 1] : "", out)) ++i;
+      continue;
+    }
     const Option* option = name.size() == 1 ? nullptr : table.find(name);
     // "-temp" is the long option; anything else after one dash is a run of short ones.
     const bool is_long = dashes == 2 || option != nullptr || table.foreign_advice(name) != nullptr;
@@ -187,7 +204,8 @@ Status OptionTable::assign_positionals(const std::vector<std::string>& found) {
 
 Status OptionTable::parse(std::span<const char* const> args) {
   given_.clear();
-  const Spelling spelling = spell(*this, args);
+  Spelling spelling = spell(*this, args);
+  given_without_effect_ = std::move(spelling.without_effect);
   std::vector<const char*> words = {tool_.c_str()};
   for (const std::string& word : spelling.words) words.push_back(word.c_str());
 

@@ -68,6 +68,17 @@ const std::string* OptionTable::foreign_advice(std::string_view name) const {
   return known == foreign_.end() ? nullptr : &known->second;
 }
 
+void OptionTable::without_effect(std::string_view names, Operand operand, std::string why) {
+  for (std::string& name : split_at_commas(names))
+    without_effect_.push_back({std::move(name), operand, why});
+}
+
+const OptionTable::WithoutEffect* OptionTable::find_without_effect(std::string_view name) const {
+  if (find(name) != nullptr) return nullptr;
+  const auto known = std::ranges::find(without_effect_, name, &WithoutEffect::name);
+  return known == without_effect_.end() ? nullptr : &*known;
+}
+
 void OptionTable::group(std::string heading) { group_ = std::move(heading); }
 
 Option& OptionTable::add(std::string_view names, std::string value, std::string help) {

@@ -123,6 +123,21 @@ class OptionTable {
   /// The advice for a foreign name (without dashes), or nullptr.
   const std::string* foreign_advice(std::string_view name) const;
 
+  /// What stands behind an option on the command line.
+  enum class Operand { kNone, kWord, kSwitch };  // kSwitch: "on", "off" or "auto", or nothing
+  /// Names of options of other programs that a command line may have, and that change nothing here.
+  /// @param why  that is so
+  void without_effect(std::string_view names, Operand operand, std::string why);
+  struct WithoutEffect {
+    std::string name;
+    Operand operand;
+    std::string why;
+  };
+  /// Of that name (without dashes), or nullptr. A name that the table has itself stays as it is.
+  const WithoutEffect* find_without_effect(std::string_view name) const;
+  /// Those of the last parsed command line, as they were typed.
+  const std::vector<WithoutEffect>& given_without_effect() const { return given_without_effect_; }
+
   struct Positional {
     std::string name;
     std::string* target;
@@ -182,6 +197,8 @@ class OptionTable {
   std::deque<Positional> positionals_;  // a deque, as above
   std::vector<Example> examples_;
   std::vector<std::pair<std::string, std::string>> foreign_;  ///< name, advice
+  std::vector<WithoutEffect> without_effect_;
+  std::vector<WithoutEffect> given_without_effect_;
   std::vector<const Option*> given_;
 };
 

@@ -2,17 +2,23 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <new>
 #include <optional>
+#include <thread>
+#include <vector>
 
 #include "base/atomic_file.h"
 #include "base/shown_text.h"
@@ -79,6 +85,8 @@ Result<int> serve(OptionTable& table, std::span<char* const> words,
   const ToolContext context{
       .options = table, .command_line = words, .verbosity = standard.quiet ? -1 : standard.verbose};
   setup_log(table.tool(), context.verbosity, standard.color);
+  for (const OptionTable::WithoutEffect& option : table.given_without_effect())
+    spdlog::warn("{}: without effect: {}", option.name, option.why);
   return body(context);
 }
 
@@ -88,12 +96,12 @@ Error system_error(std::string path, int number) {
 
 Result<std::string> read_all(int descriptor, const std::string& name, std::size_t limit) {
   std::string text;
-  char buffer[1 << 16];
+  std::vector<char> buffer(std::size_t{1} << 16);
   while (true) {
-    const ssize_t count = read(descriptor, buffer, sizeof buffer);
+    const ssize_t count = read(descriptor, buffer.data(), buffer.size());
     if (count < 0) return system_error(name, errno);
     if (count == 0) return text;
-    text.append(buffer, static_cast<std::size_t>(count));
+    text.append(buffer.data(), static_cast<std::size_t>(count));
     if (text.size() > limit) {
       return in_file(Error{ErrorCode::kResource, "",
                            fmt::format("found more than {} bytes, need at most that", limit)},
@@ -137,6 +145,41 @@ bool ends_for_memory() noexcept {
   write_error(tool_name, kNoMemory);
   remove_temporary_files();
   _exit(static_cast<int>(ErrorCode::kResource));
+}
+
+/// What the deepest bounded recursion needs, with room to spare.
+constexpr std::size_t kStackBytes = std::size_t{8} << 20;
+
+/// Gives threads to come stacks of kStackBytes where the system's limit (ulimit -s) is below that.
+void enlarge_thread_stacks() noexcept {
+  pthread_attr_t attributes;
+  if (pthread_getattr_default_np(&attributes) != 0) return;
+  std::size_t bytes = 0;
+  if (pthread_attr_getstacksize(&attributes, &bytes) == 0 && bytes < kStackBytes &&
+      pthread_attr_setstacksize(&attributes, kStackBytes) == 0)
+    pthread_setattr_default_np(&attributes);
+  pthread_attr_destroy(&attributes);
+}
+
+/// Runs `body` on a stack of kStackBytes: the main thread's, or another thread's where that is
+/// smaller. Signals then go to the other threads, whose reads they interrupt.
+template <typename Body>
+int on_large_stack(const Body& body) noexcept {
+  enlarge_thread_stacks();
+  struct rlimit limit {};
+  if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kStackBytes) return body();
+  int code = 0;
+  std::thread thread;
+  try {
+    thread = std::thread([&] { code = body(); });
+  } catch (const std::exception&) {
+    return body();
+  }
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  thread.join();
+  return code;
 }
 
 /// Whether both paths name one file (device and inode), by whatever links.
@@ -201,21 +244,23 @@ int run_tool(int argc, char** argv, const std::function<OptionTable()>& make_tab
   std::set_new_handler(refuse_memory);
   occupy_standard_descriptors();
   install_signal_handlers(argc > 0 ? tool.data() : "");
-  try {
-    OptionTable table = make_table();
-    const Result<int> result = serve(table, {argv, static_cast<std::size_t>(argc)}, body);
-    return result.ok() ? *result : report_error(tool, with_download_hint(result.error()));
-  } catch (const std::bad_alloc&) {
-    return fail(ErrorCode::kResource, kNoMemory);
-  } catch (const std::exception& exception) {
-    return fail(ErrorCode::kResource, exception.what());
-  } catch (...) {
-    return fail(ErrorCode::kResource, "found an unknown exception; please report this as a bug");
-  }
+  return on_large_stack([&] {
+    try {
+      OptionTable table = make_table();
+      const Result<int> result = serve(table, {argv, static_cast<std::size_t>(argc)}, body);
+      return result.ok() ? *result : report_error(tool, with_download_hint(result.error()));
+    } catch (const std::bad_alloc&) {
+      return fail(ErrorCode::kResource, kNoMemory);
+    } catch (const std::exception& exception) {
+      return fail(ErrorCode::kResource, exception.what());
+    } catch (...) {
+      return fail(ErrorCode::kResource, "found an unknown exception; please report this as a bug");
+    }
+  });
 }
 
 Status check_output(const std::string& what, const std::string& path,
-                    std::span<const std::string> read) {
+                    std::span<const std::string> read, FileLock* held) {
   for (const std::string& source : read) {
     if (source.empty() || !is_same_file(path, source)) continue;
     return in_file(
@@ -224,7 +269,7 @@ Status check_output(const std::string& what, const std::string& path,
             fmt::format("found a file that is read ({}), need another; it would be lost", source)},
         path);
   }
-  return AtomicFile::probe(path);
+  return AtomicFile::probe(path, held);
 }
 
 }  // namespace llm

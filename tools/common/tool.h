@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/file_lock.h"
 #include "base/result.h"
 #include "tools/common/options.h"
 
@@ -101,8 +102,9 @@ Result<T> parse_file(const std::string& path, std::size_t limit,
 /// is written at the end.
 /// @param what  the option or argument that names `path`
 /// @param read  the paths that are read; empty ones and those that do not exist do not count
+/// @param held  the caller's lock of the file (AtomicFile::create())
 /// Errors: kUsage when it is one of `read`; kIo.
 Status check_output(const std::string& what, const std::string& path,
-                    std::span<const std::string> read);
+                    std::span<const std::string> read, FileLock* held = nullptr);
 
 }  // namespace llm

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -18,7 +19,8 @@
 namespace llm {
 namespace {
 
-constexpr int kTries = 4;  // in a row that bring no byte
+constexpr int kTries = 4;  // in a row without progress; of servers that begin anew, in all
+constexpr std::uint64_t kProgressBytes = 64 << 10;
 
 /// path.incomplete: the first bytes of a file, and their hash.
 class Incomplete {
@@ -27,14 +29,20 @@ class Incomplete {
       : path_(std::move(path)),
         whole_(whole),
         descriptor_(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {}
+  /// What has no byte is no beginning.
   ~Incomplete() {
-    if (descriptor_ >= 0) ::close(descriptor_);
+    struct stat status {};
+    if (descriptor_ < 0) return;
+    if (::fstat(descriptor_, &status) == 0 && status.st_size == 0) ::unlink(path_.c_str());
+    ::close(descriptor_);
   }
   Incomplete(const Incomplete&) = delete;
   Incomplete& operator=(const Incomplete&) = delete;
 
   std::uint64_t size() const { return size_; }
   bool is_whole() const { return size_ == whole_; }
+  std::uint64_t whole() const { return whole_; }
+  int restarts() const { return restarts_; }
   std::string hash() const { return hash_.hex(); }
   const std::string& path() const { return path_; }
 
@@ -58,6 +66,7 @@ class Incomplete {
   /// Nothing is there.
   Status restart() {
     if (::ftruncate(descriptor_, 0) != 0) return error();
+    if (size_ > 0) ++restarts_;
     size_ = 0;
     hash_ = Sha256();
     return Ok{};
@@ -67,7 +76,7 @@ class Incomplete {
   Status append(std::span<const std::byte> bytes) {
     if (bytes.size() > whole_ - size_) {
       return Error{ErrorCode::kIntegrity, "",
-                   fmt::format("found more than {} bytes, need as many as promised", whole_)};
+                   fmt::format("found {} bytes or more, need {}", size_ + bytes.size(), whole_)};
     }
     hash_.update(bytes);
     while (!bytes.empty()) {
@@ -94,6 +103,7 @@ class Incomplete {
   std::uint64_t whole_;
   int descriptor_;
   std::uint64_t size_ = 0;
+  int restarts_ = 0;
   Sha256 hash_;
 };
 
@@ -114,18 +124,30 @@ Result<HttpReply> fetch_rest(HttpCall request, Incomplete& file,
   return answer;
 }
 
+/// What ends a download that does not go on.
+Error given_up(const HttpCall& request, const Result<HttpReply>& answer, const Incomplete& file,
+               const std::function<Error(const HttpReply&)>& refused) {
+  if (answer.ok() && answer->status != 200 && answer->status != 206) return refused(*answer);
+  Error error = answer.ok() ? Error{ErrorCode::kIo, "", "the answer ended"} : answer.error();
+  error.message +=
+      fmt::format(", and no try goes on: found {} bytes, need {}", file.size(), file.whole());
+  return in_file(std::move(error), request.url);
+}
+
 /// Requests until all bytes are there.
 Status fetch_all(const HttpCall& request, Incomplete& file,
                  const std::function<Error(const HttpReply&)>& refused,
                  const std::function<void(std::uint64_t)>& progress) {
+  std::uint64_t most = file.size();
   for (int failures = 0; !file.is_whole();) {
-    const std::uint64_t before = file.size();
     const auto answer = fetch_rest(request, file, progress);
     if (file.is_whole()) break;
-    failures = file.size() > before ? 0 : failures + 1;
-    const bool is_final = answer.ok() ? answer->is_refusal() && !answer->may_pass()
-                                      : answer.error().code != ErrorCode::kIo;
-    if (is_final || failures == kTries) return answer.ok() ? refused(*answer) : answer.error();
+    failures = file.size() >= most + kProgressBytes ? 0 : failures + 1;
+    most = std::max(most, file.size());
+    if (!answer.ok() && answer.error().code != ErrorCode::kIo) return answer.error();
+    const bool is_final = answer.ok() && answer->is_refusal() && !answer->may_pass();
+    if (is_final || failures == kTries || file.restarts() > kTries)
+      return given_up(request, answer, file, refused);
     std::this_thread::sleep_for(std::chrono::milliseconds(250 << failures));
   }
   return Ok{};

@@ -1,16 +1,15 @@
 #include "tools/hub/hub_cache.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/file.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <string_view>
 #include <system_error>
 
 #include "base/atomic_file.h"
+#include "base/file_lock.h"
 #include "tools/common/tool.h"
 
 namespace llm {
@@ -33,7 +32,9 @@ Status put_link(const fs::path& link, const fs::path& target) {
   std::error_code error;
   if (fs::read_symlink(link, error) == target) return Ok{};
   fs::path fresh = link;
-  fresh += fmt::format(".tmp.{}", ::getpid());
+  fresh += ".llm.tmp";
+  // No other process is here (HubCache::add()): what has that name, a killed one has left.
+  if (fs::is_symlink(fresh, error)) fs::remove(fresh, error);
   fs::create_symlink(target, fresh, error);
   if (!error) fs::rename(fresh, link, error);
   if (!error) return Ok{};
@@ -42,27 +43,12 @@ Status put_link(const fs::path& link, const fs::path& target) {
   return io_error(link.string(), error.message());
 }
 
-/// An advisory lock of a file, as the hub's library takes it too; released on destruction.
-class FileLock {
- public:
-  explicit FileLock(const std::string& path)
-      : descriptor_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {}
-  ~FileLock() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
+/// In a lock file: its contents were begun by us. The hub's library empties the file as it locks.
+constexpr std::string_view kOurs = "llm\n";
 
-  bool lock(bool waits) const {
-    int taken = -1;
-    do taken = ::flock(descriptor_, waits ? LOCK_EX : LOCK_EX | LOCK_NB);
-    while (taken != 0 && errno == EINTR);
-    return taken == 0;
-  }
-
- private:
-  int descriptor_;
-};
+void write_lock_file(const std::string& path, std::string_view text) {
+  std::ofstream(path, std::ios::trunc) << text;
+}
 
 std::string folder_name(std::string repo) {
   repo.replace(repo.find('/'), 1, "--");
@@ -106,18 +92,39 @@ Status HubCache::fetch_once(const HubFile& file, const std::function<void()>& wa
   LLM_RETURN_IF_ERROR(make_folder(locks_));
   LLM_RETURN_IF_ERROR(make_folder(root_ + "/blobs"));
   const std::string path = fmt::format("{}/{}.lock", locks_, file.sha256);
-  const FileLock lock(path);
-  if (!lock.lock(false)) {
-    if (errno != EWOULDBLOCK) return io_error(path, std::strerror(errno));
-    wait();
-    if (!lock.lock(true)) return io_error(path, std::strerror(errno));
-  }
+  LLM_TRY(const FileLock lock,
+          FileLock::take(path, FileLock::IfHeld::kWait, FileLock::IfAbsent::kCreate, wait));
   if (fs::is_regular_file(blob(file), error)) return Ok{};
-  return fetch();
+  write_lock_file(path, kOurs);
+  LLM_RETURN_IF_ERROR(fetch());
+  write_lock_file(path, "");
+  return Ok{};
+}
+
+void HubCache::remove_stale(const std::vector<HubFile>& listed) const {
+  const auto is_listed = [&listed](const std::string& sha256) {
+    return std::ranges::find(listed, sha256, &HubFile::sha256) != listed.end();
+  };
+  std::error_code error;
+  fs::directory_iterator entries(locks_, error);
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+    const std::string path = entries->path().string();
+    const std::string sha256 = entries->path().stem().string();
+    const auto text = read_text_file(path, kOurs.size());
+    if (!text.ok() || *text != kOurs || is_listed(sha256)) continue;
+    const auto lock = FileLock::take(path, FileLock::IfHeld::kFail);
+    if (!lock.ok() || !lock->is_held()) continue;
+    std::error_code ignored;
+    fs::remove(blob({.path = {}, .sha256 = sha256}) + ".incomplete", ignored);
+    write_lock_file(path, "");
+  }
 }
 
 Result<std::string> HubCache::add(const std::string& commit,
                                   const std::vector<HubFile>& files) const {
+  LLM_RETURN_IF_ERROR(make_folder(locks_));
+  LLM_TRY(const FileLock lock, FileLock::take(locks_ + "/links.llm.lock", FileLock::IfHeld::kWait,
+                                              FileLock::IfAbsent::kCreate));
   for (const HubFile& file : files) {
     const fs::path link = path_in(commit, file);
     LLM_RETURN_IF_ERROR(make_folder(link.parent_path()));

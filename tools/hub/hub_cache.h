@@ -34,6 +34,10 @@ class HubCache {
   Status fetch_once(const HubFile& file, const std::function<void()>& wait,
                     const std::function<Status()>& fetch) const;
 
+  /// Removes what a killed process of ours has left of contents that the hub lists no more, so that
+  /// nobody goes on with it. What the hub's library began, and what a process has, stays.
+  void remove_stale(const std::vector<HubFile>& listed) const;
+
   /// Makes `files`, whose contents are there, known as files of `commit`, the last seen.
   /// Errors: kIo. @return the path of the first. @pre is_safe_hub_path(), commit and hashes in hex
   Result<std::string> add(const std::string& commit, const std::vector<HubFile>& files) const;

@@ -56,6 +56,7 @@ std::string escaped(std::string_view path) {
 }
 
 constexpr std::size_t kMostAnswerBytes = 64 << 20;
+constexpr long kMostAnswerSeconds = 300;
 constexpr std::size_t kCommitDigits = 40;
 constexpr std::size_t kSha256Digits = 64;
 
@@ -70,16 +71,39 @@ bool is_hex(std::string_view text, std::size_t digits) {
          text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
+/// Whether arrays and objects stand in each other deeper than a hub's answers do. Each level would
+/// cost many times its byte.
+bool is_too_deep(std::string_view text) {
+  constexpr int kMostLevels = 64;
+  int levels = 0;
+  bool is_string = false;
+  for (std::size_t i = 0; i < text.size() && levels <= kMostLevels; ++i) {
+    const char c = text[i];
+    if (c == '"') is_string = !is_string;
+    if (is_string && c == '\\') ++i;
+    if (is_string) continue;
+    if (c == '[' || c == '{') ++levels;
+    if (c == ']' || c == '}') --levels;
+  }
+  return levels > kMostLevels;
+}
+
 /// The hub's answer to /api/models/REPO/revision/main?blobs=true.
 Result<Listing> read_listing(std::string_view text) {
   Listing listing;
   try {
-    const Json json = parse_json(text);
+    const Json json = is_too_deep(text) ? Json() : parse_json(text);
     listing.commit = json.at("sha").get<std::string>();
     for (const Json& sibling : json.at("siblings")) {
       HubFile file{sibling.at("rfilename").get<std::string>()};
       if (const auto lfs = sibling.find("lfs"); lfs != sibling.end() && lfs->is_object()) {
-        file.size = lfs->at("size").get<std::uint64_t>();
+        const Json& size = lfs->at("size");
+        if (!size.is_number_unsigned()) {
+          return Error{ErrorCode::kMalformed, "size",
+                       fmt::format("found {} of {:.100}, need an integer from 0 on", size.dump(),
+                                   file.path)};
+        }
+        file.size = size.get<std::uint64_t>();
         file.sha256 = lfs->at("sha256").get<std::string>();
       }
       if (is_safe_hub_path(file.path)) listing.files.push_back(std::move(file));
@@ -107,9 +131,11 @@ class Hub {
     std::string body;
     HttpCall request =
         request_of(fmt::format("/api/models/{}/revision/main?blobs=true", name_.repo));
+    request.most_bytes = kMostAnswerBytes;
+    request.most_seconds = kMostAnswerSeconds;
     request.take = [&](std::uint64_t, std::span<const std::byte> bytes) {
       body.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-      return body.size() <= kMostAnswerBytes;
+      return true;
     };
     const auto answer = http_call(request);
     if (!answer.ok() && answer.error().code != ErrorCode::kIo) return answer.error();
@@ -120,6 +146,7 @@ class Hub {
     }
     LLM_TRY(const Listing listing, in_file(read_listing(body), request.url));
     LLM_TRY(const std::vector<HubFile> files, choose_hub_files(name_, listing.files));
+    cache_.remove_stale(listing.files);
     for (const HubFile& file : files) LLM_RETURN_IF_ERROR(fetch(listing.commit, file));
     return cache_.add(listing.commit, files);
   }

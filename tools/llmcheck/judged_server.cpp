@@ -29,9 +29,10 @@ Result<Body> transfer(const std::string& url, const std::string& key,
   request.url = url;
   request.token = key;
   request.json = std::move(json);
+  request.most_bytes = kMaxBody;
   request.take = [&](std::uint64_t, std::span<const std::byte> bytes) {
     body.text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    return body.text.size() <= kMaxBody;
+    return true;
   };
   LLM_TRY(body.answer, http_call(request));
   return body;

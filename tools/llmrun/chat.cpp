@@ -67,6 +67,9 @@ Result<Chat> Chat::open(const RunArguments& arguments, const ToolContext& contex
   Chat chat(arguments, context, loaded, generation);
   chat.is_terminal_ = isatty(STDIN_FILENO) == 1;
   LLM_TRY(auto style, choose_chat_style(arguments, *loaded.model, context.quiet()));
+  if (!arguments.session.empty()) {
+    LLM_TRY(chat.session_lock_, FileLock::take(arguments.session, FileLock::IfHeld::kFail));
+  }
   std::error_code ignored;
   if (arguments.session.empty() || !std::filesystem::exists(arguments.session, ignored)) {
     chat.conversation_ = std::make_unique<Conversation>(*loaded.session, std::move(style));
@@ -89,7 +92,7 @@ Result<Chat> Chat::open(const RunArguments& arguments, const ToolContext& contex
 Status Chat::keep_session(bool with_values) {
   if (arguments_.session.empty()) return Ok{};
   return save_session(arguments_.session, *conversation_, *loaded_.session, loaded_.identity(),
-                      with_values);
+                      with_values, &session_lock_);
 }
 
 Status Chat::tell(const Error& error) const {
@@ -99,9 +102,10 @@ Status Chat::tell(const Error& error) const {
 }
 
 Status Chat::save(const std::string& path) {
-  Status saved = check_output("/save", path, std::vector{arguments_.model, arguments_.draft});
+  FileLock* held = session_lock_.is_on(path) ? &session_lock_ : nullptr;
+  Status saved = check_output("/save", path, std::vector{arguments_.model, arguments_.draft}, held);
   if (saved.ok())
-    saved = save_session(path, *conversation_, *loaded_.session, loaded_.identity(), true);
+    saved = save_session(path, *conversation_, *loaded_.session, loaded_.identity(), true, held);
   if (!saved.ok()) return tell(saved.error());
   write_message(fmt::format("wrote {}: {} turns with {} tokens evaluated\n", shown(path),
                             conversation_->turns().size(), loaded_.session->position()));

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "base/file_lock.h"
 #include "base/result.h"
 #include "engine/generate/conversation.h"
 #include "tools/common/tool.h"
@@ -67,6 +68,8 @@ class Chat {
   const ToolContext& context_;
   Loaded& loaded_;
   const GenerateOptions& generation_;
+  /// Nobody else writes --session while this chat lives.
+  FileLock session_lock_;
   std::unique_ptr<Conversation> conversation_;
   std::string last_stats_;
   bool is_terminal_ = false;

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "base/atomic_file.h"
+#include "base/file_lock.h"
 #include "tools/common/tool.h"
 #include "tools/llmrun/line_reader.h"
 
@@ -61,6 +62,9 @@ std::vector<std::string> read_history(const std::string& path) {
   std::vector<std::string> lines;
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) return lines;
+  // So that no line is added between reading and shortening.
+  auto lock = FileLock::take(path, FileLock::IfHeld::kWait);
+  if (!lock.ok()) return lines;
   const auto text = read_text_file(path, kMostBytes);
   if (!text.ok()) return lines;
   lines = decoded(*text);
@@ -71,7 +75,7 @@ std::vector<std::string> read_history(const std::string& path) {
     std::string rest;
     for (const std::string& line : lines) rest += encoded(line);
     // Best effort: a history that stays long is shortened the next time.
-    (void)write_file_atomically(path, std::as_bytes(std::span(rest))).ok();
+    (void)write_file_atomically(path, std::as_bytes(std::span(rest)), &*lock).ok();
   }
   return lines;
 }
@@ -79,6 +83,11 @@ std::vector<std::string> read_history(const std::string& path) {
 bool append_history(const std::string& path, const std::string& line) {
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  FileLock lock;  // the file stays the path's until the line is in it
+  if (std::filesystem::is_regular_file(path, ignored)) {
+    auto taken = FileLock::take(path, FileLock::IfHeld::kWait);
+    if (taken.ok()) lock = std::move(taken).value();
+  }
   const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
   if (file < 0) return false;
   const std::string text = encoded(line);

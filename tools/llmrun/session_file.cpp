@@ -121,9 +121,9 @@ Result<Note> parse_note(std::string_view text, std::size_t n_vocab) {
 }  // namespace
 
 Status save_session(const std::string& path, const Conversation& conversation, Sequence& sequence,
-                    const CacheIdentity& identity, bool with_values) {
+                    const CacheIdentity& identity, bool with_values, FileLock* held) {
   return PromptCache::write(path, sequence, with_values ? sequence.position() : 0, identity,
-                            note_of(conversation), with_values);
+                            note_of(conversation), with_values, held);
 }
 
 Result<std::unique_ptr<Conversation>> load_session(const std::string& path,

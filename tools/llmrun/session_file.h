@@ -11,9 +11,10 @@ namespace llm {
 
 /// Writes a conversation as a prompt cache whose note has its messages (docs/prompt_cache.md).
 /// @param with_values  keys and values too, so that they need not be computed again
+/// @param held  the caller's lock of the file, which is one of the new file then; may be null
 /// Errors: those of PromptCache::write().
 Status save_session(const std::string& path, const Conversation& conversation, Sequence& sequence,
-                    const CacheIdentity& identity, bool with_values);
+                    const CacheIdentity& identity, bool with_values, FileLock* held = nullptr);
 
 /// Reads one for `sequence`, which then holds what the file has of keys and values; nothing where
 /// they do not fit into its context.

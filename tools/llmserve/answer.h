@@ -17,6 +17,8 @@
 namespace llm {
 
 HttpAnswer answer_of(const AnswerJson& json);
+/// What an answer's headers tell of its request.
+HttpHeaders note_headers(const RequestNotes& notes);
 /// OpenAI's shape of an error: 400 naming the field for what the client got wrong (404 for another
 /// model), 500 for the rest.
 HttpAnswer error_answer(const Error& error);
@@ -27,6 +29,10 @@ HttpAnswer error_answer(int status, std::string_view message, std::string_view c
 HttpAnswer busy_answer();
 /// 500: something failed that nobody foresaw, of which the log says more.
 HttpAnswer failed_answer();
+
+/// What a handler owes where it has thrown `what`: gives `exchange` up where memory was refused,
+/// and answers it with 500 otherwise.
+void fail_exchange(HttpExchange& exchange, const std::exception& what) noexcept;
 
 /// An answer that is being made: submits the choices' texts, and writes what comes of them. Of the
 /// HTTP server's thread alone; the service's thread only posts to it, through weak references, so
@@ -54,6 +60,8 @@ class Answer : public std::enable_shared_from_this<Answer> {
   void grow(std::size_t index, const TextEvent& event);
   void end_choice(std::size_t index, const Result<ServedText>& text);
   void fail(const HttpAnswer& answer);
+  /// Gives up where memory was refused.
+  void fail(const std::exception& what) noexcept;
   void finish();
   void write_whole(std::string hashes);
   void cancel();

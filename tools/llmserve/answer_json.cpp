@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <iterator>
 #include <random>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "base/utf8.h"
 #include "quant/contract/contract.h"
 #include "tools/llmserve/answer_request.h"
+#include "tools/llmserve/conversation_parts.h"
 
 namespace llm {
 namespace {
@@ -133,13 +135,17 @@ std::unique_ptr<AnswerWriter> AnswerWriter::create(const ServedModel& served,
   switch (request.shape) {
     case AnswerShape::kEmbeddings:
     case AnswerShape::kOllamaEmbed:
+    case AnswerShape::kOllamaEmbedding:
       return embeddings_writer(served, request);
+    case AnswerShape::kRerank:
+      return rerank_writer(served, request);
     case AnswerShape::kResponses:
       return responses_writer(served, request);
     case AnswerShape::kMessages:
       return messages_writer(served, request);
     case AnswerShape::kOllamaChat:
     case AnswerShape::kOllamaText:
+    case AnswerShape::kOllamaRaw:
       return ollama_writer(served, request);
     default:
       return completion_writer(served, request);
@@ -152,23 +158,33 @@ std::size_t AnswerWriter::prompt_tokens() const {
   return n;
 }
 
-std::vector<ReplyPart> AnswerWriter::parts_of(const ServedText& text) const {
+std::vector<ReplyPart> AnswerWriter::parts_of(const ServedText& text, bool takes_part) const {
   ReplyParser parser = request_.reply_parser();
-  std::vector<ReplyPart> parts;
-  for (auto& some : {parser.push(text.result.text), parser.finish()}) {
-    for (const ReplyPart& part : some) {
-      const bool goes_on = !parts.empty() && part.kind == parts.back().kind;
-      if (goes_on && part.kind != ReplyPart::Kind::kCall)
-        parts.back().text += part.text;
-      else
-        parts.push_back(part);
-    }
-  }
-  return parts;
+  std::vector<ReplyPart> parts = parser.push(text.result.text);
+  std::ranges::move(parser.finish(is_cut(text)), std::back_inserter(parts));
+  return whole_parts(std::move(parts), takes_part && is_cut(text));
+}
+
+bool AnswerWriter::is_cut(const ServedText& text) {
+  const StopReason reason = text.result.stop_reason;
+  return reason != StopReason::kEos && reason != StopReason::kStopString;
 }
 
 std::string AnswerWriter::call_id(std::size_t n) const {
   return fmt::format("{}{:03}", digits_.substr(0, 6), n % 1000);
+}
+
+const ToolOrigin* AnswerWriter::origin_of(const FunctionCall& call) const {
+  const auto at = request_.reply.origins.find(call.name);
+  return at == request_.reply.origins.end() ? nullptr : &at->second;
+}
+
+std::string input_text(const FunctionCall& call) {
+  const OrderedJson arguments = parse_ordered_json(call.arguments);
+  const OrderedJson input =
+      arguments.is_object() ? arguments.value(kTextArgument, OrderedJson()) : OrderedJson();
+  // A model that gives something else is not to lose it.
+  return input.is_string() ? input.get<std::string>() : call.arguments;
 }
 
 std::string AnswerWriter::failure(std::string_view error_body) const {

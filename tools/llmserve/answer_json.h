@@ -89,10 +89,16 @@ class AnswerWriter {
   /// @param id  of the answer, before its random digits
   AnswerWriter(const ServedModel& served, const AnswerRequest& request, std::string_view id);
 
-  /// The parts of a whole reply; neighbouring ones of a kind, but for calls, are one.
-  std::vector<ReplyPart> parts_of(const ServedText& text) const;
+  /// The parts of a whole reply, as whole_parts() gives them.
+  /// @param takes_part  a call whose arguments a limit has cut is one; else it is content
+  std::vector<ReplyPart> parts_of(const ServedText& text, bool takes_part = true) const;
+  /// A limit ended the text, not the model.
+  static bool is_cut(const ServedText& text);
   /// The id of the answer's n-th call: nine letters and digits, as Mistral's templates want it.
   std::string call_id(std::size_t n) const;
+
+  /// The call as the client knows its function; nullptr: by the same name and arguments.
+  const ToolOrigin* origin_of(const FunctionCall& call) const;
 
   const ServedModel& served_;
   const AnswerRequest& request_;
@@ -102,6 +108,14 @@ class AnswerWriter {
   std::vector<ReplyParser> parsers_;  ///< of streamed choices
 };
 
+/// What Ollama tells of a model's file.
+AnswerJson ollama_details(const ServedModel& served);
+/// How each of Ollama's answers begins: model and time.
+AnswerJson ollama_envelope(const ServedModel& served);
+
+/// The one text that is the arguments of a call whose function takes one.
+std::string input_text(const FunctionCall& call);
+
 /// "data: ...", after "event: ..." where it has a name.
 std::string server_event(const AnswerJson& json, std::string_view name = "");
 
@@ -110,6 +124,8 @@ std::unique_ptr<AnswerWriter> completion_writer(const ServedModel& served,
                                                 const AnswerRequest& request);
 std::unique_ptr<AnswerWriter> embeddings_writer(const ServedModel& served,
                                                 const AnswerRequest& request);
+std::unique_ptr<AnswerWriter> rerank_writer(const ServedModel& served,
+                                            const AnswerRequest& request);
 std::unique_ptr<AnswerWriter> responses_writer(const ServedModel& served,
                                                const AnswerRequest& request);
 std::unique_ptr<AnswerWriter> ollama_writer(const ServedModel& served,

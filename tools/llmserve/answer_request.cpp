@@ -9,9 +9,11 @@
 #include "engine/generate/conversation.h"
 #include "quant/contract/contract.h"
 #include "tools/common/option_pages.h"
+#include "tools/llmserve/answer_json.h"
 #include "tools/llmserve/call_grammar.h"
 #include "tools/llmserve/prompts.h"
 #include "tools/llmserve/request_fields.h"
+#include "tools/llmserve/request_steps.h"
 
 namespace llm {
 namespace {
@@ -19,36 +21,6 @@ namespace {
 constexpr std::size_t kMostPromptTokens = std::size_t{1} << 22;
 constexpr std::size_t kMostValues = std::size_t{1} << 20;
 constexpr std::size_t kUsualNewTokens = 16;
-constexpr std::size_t kUsualFill = 256;  // room that other files leave for a gap's text
-
-/// What all bodies say, but for the prompts and the number of tokens.
-/// Errors: kUsage for fields that exclude each other; those of compile_structure().
-Result<AnswerRequest> request_of(const RequestBody& body, const ServedModel& served) {
-  for (const auto& [name, wanted] :
-       {std::pair("logits_hash", body.logits_hash), std::pair("receipt", body.receipt)}) {
-    if (wanted && body.stream)
-      return wrong_field(name, "true with stream", "an answer that is not streamed");
-  }
-  if (body.has_stream_options && !body.stream)
-    return wrong_field("stream_options", "it without stream", "stream as well");
-  if (body.options.ignore_eos && !body.structure.empty())
-    return wrong_field("ignore_eos", "true with " + body.structure.front().path,
-                       "false: the text ends where it is whole");
-  AnswerRequest request;
-  request.n = body.n;
-  request.options = body.options;
-  LLM_TRY(request.options.grammar, compile_structure(body.structure, served));
-  // 32 random bits, as llmrun's.
-  request.options.sampler.seed =
-      body.seed < 0 ? std::random_device()() : static_cast<std::uint64_t>(body.seed);
-  request.parse_special = body.parse_special;
-  request.echo = body.echo;
-  request.stream = body.stream;
-  request.include_usage = body.include_usage;
-  request.logits_hash = body.logits_hash;
-  request.receipt = body.receipt;
-  return request;
-}
 
 /// What an answer takes memory for besides its texts, of all choices together: tokens of prompts;
 /// log probabilities, and what it repeats of the request.
@@ -78,6 +50,35 @@ Status check_cost(const AnswerRequest& request, const std::string& field) {
 
 }  // namespace
 
+Result<AnswerRequest> request_of(const RequestBody& body, const ServedModel& served) {
+  for (const auto& [name, wanted] :
+       {std::pair("logits_hash", body.logits_hash), std::pair("receipt", body.receipt)}) {
+    if (wanted && body.stream)
+      return wrong_field(name, "true with stream", "an answer that is not streamed");
+  }
+  if (body.has_stream_options && !body.stream)
+    return wrong_field("stream_options", "it without stream", "stream as well");
+  if (body.options.ignore_eos && !body.structure.empty())
+    return wrong_field("ignore_eos", "true with " + body.structure.front().path,
+                       "false: the text ends where it is whole");
+  AnswerRequest request;
+  request.n = body.n;
+  request.options = body.options;
+  LLM_TRY(request.options.grammar, compile_structure(body.structure, served));
+  // 32 random bits, as llmrun's.
+  request.options.sampler.seed =
+      body.seed < 0 ? std::random_device()() : static_cast<std::uint64_t>(body.seed);
+  request.parse_special = body.parse_special;
+  request.echo = body.echo;
+  request.stream = body.stream;
+  request.include_usage = body.include_usage;
+  request.logits_hash = body.logits_hash;
+  request.receipt = body.receipt;
+  request.timings = body.timings;
+  request.notes = body.chat.notes;
+  return request;
+}
+
 Status check_choices(std::size_t n_prompts, std::size_t n, const ServedModel& served,
                      const std::string& field) {
   if (n_prompts * n <= served.most_texts) return Ok{};
@@ -86,8 +87,7 @@ Status check_choices(std::size_t n_prompts, std::size_t n, const ServedModel& se
                      fmt::format("at most {}", served.most_texts));
 }
 
-Status check_lengths(AnswerRequest& request, const ServedModel& served, bool given,
-                     const std::string& field) {
+Status check_lengths(AnswerRequest& request, const ServedModel& served, const std::string& field) {
   std::size_t longest = 0;
   for (const Prompt& prompt : request.prompts) longest = std::max(longest, prompt.ids.size());
   if (longest > served.context) {
@@ -98,12 +98,8 @@ Status check_lengths(AnswerRequest& request, const ServedModel& served, bool giv
   }
   const std::size_t room = Scheduler::most_new(served.context, longest);
   std::size_t& wanted = *request.options.max_tokens;
-  if (!given) wanted = std::min(wanted, room);
-  if (wanted <= room) return Ok{};
-  Error error = wrong_field("max_tokens", fmt::format("{} after {} of the prompt", wanted, longest),
-                            fmt::format("at most {} (the context has {})", room, served.context));
-  error.code = ErrorCode::kResource;
-  return error;
+  wanted = std::min({wanted, room, served.most_new_tokens});
+  return Ok{};
 }
 
 bool AnswerRequest::continues_text(std::size_t index) const {
@@ -141,37 +137,24 @@ Result<AnswerRequest> parse_completion(const OrderedJson& json, const ServedMode
                        {.parse_special = body.parse_special, .suffix = body.suffix}));
   request.options.max_tokens =
       body.max_tokens.value_or(std::min(kUsualNewTokens, served.most_new_tokens));
-  LLM_RETURN_IF_ERROR(check_lengths(request, served, body.max_tokens.has_value(), "prompt"));
+  LLM_RETURN_IF_ERROR(check_lengths(request, served, "prompt"));
   LLM_RETURN_IF_ERROR(check_cost(request, "logprobs"));
   return request;
 }
 
-Result<AnswerRequest> parse_infill(const OrderedJson& json, const ServedModel& served) {
-  RequestBody body;
-  LLM_RETURN_IF_ERROR(infill_fields(&served, body).read(json));
-  LLM_TRY(AnswerRequest request, request_of(body, served));
-  request.shape = AnswerShape::kInfill;
-  Gap& gap = body.gap;
-  gap.before += body.more;
-  std::optional<std::size_t> max_tokens = body.max_tokens;
-  if (!max_tokens && body.n_predict >= 0) max_tokens = static_cast<std::size_t>(body.n_predict);
-  const std::size_t wanted = max_tokens.value_or(std::min(kUsualFill, served.most_new_tokens));
-  const std::size_t most = served.context - std::min(served.context, wanted);
-  LLM_TRY(auto ids, fill_in_prompt(served.tokenizer(), gap, most, "input_prefix"));
-  request.prompts.push_back({.ids = std::move(ids), .text = std::nullopt, .system = ""});
-  request.options.max_tokens = max_tokens.value_or(served.most_new_tokens);
-  LLM_RETURN_IF_ERROR(check_lengths(request, served, max_tokens.has_value(), "input_prefix"));
-  return request;
+/// Where a tool has the schema of its function's arguments.
+static std::string schema_place(AnswerShape shape) {
+  if (shape == AnswerShape::kMessages) return "/input_schema";
+  return shape == AnswerShape::kResponses ? "/parameters" : "/function/parameters";
 }
 
-/// The reply to a conversation. @param path  where its messages stand.
-static Result<AnswerRequest> reply_to(RequestBody& body, AnswerShape shape, const std::string& path,
-                                      const ServedModel& served) {
+Result<AnswerRequest> reply_to(RequestBody& body, AnswerShape shape, const std::string& path,
+                               const ServedModel& served) {
   LLM_RETURN_IF_ERROR(check_chat(body.chat, path));
-  LLM_TRY(auto calls, call_grammar(served.reply_format, body.chat));
-  const bool is_forced = calls && body.chat.choice.kind != ToolChoice::Kind::kAuto;
-  if (calls && (is_forced || body.structure.empty()))
-    body.structure.push_back({is_forced ? "tool_choice" : "tools", *std::move(calls)});
+  LLM_TRY(CallGrammar calls, call_grammar(served.reply_format, body.chat, schema_place(shape)));
+  const bool is_forced = calls.source && body.chat.choice.kind != ToolChoice::Kind::kAuto;
+  if (calls.source && (is_forced || body.structure.empty()))
+    body.structure.push_back({is_forced ? "tool_choice" : "tools", *std::move(calls.source)});
   // A reply whose form is given has no room for thoughts.
   const bool has_form = !body.structure.empty();
   if (has_form && !body.chat.variables.contains("enable_thinking"))
@@ -179,16 +162,29 @@ static Result<AnswerRequest> reply_to(RequestBody& body, AnswerShape shape, cons
   LLM_TRY(AnswerRequest request, request_of(body, served));
   request.shape = shape;
   LLM_RETURN_IF_ERROR(check_choices(1, request.n, served));
+  request.not_enforced = std::move(calls.dropped);
   request.reply.format = served.reply_format;
   request.reply.tools = body.chat.tools;
+  request.reply.origins = body.chat.origins;
   const bool parallel = body.chat.parallel_calls;
   LLM_TRY(ChatPrompt prompt, chat_prompt(std::move(body.chat), served));
+  request.notes = std::move(prompt.notes);
   request.reply.is_thinking = prompt.is_thinking && !has_form;
   request.reply.most_calls = parallel ? request.reply.most_calls : 1;
   request.prompts.push_back(std::move(prompt.prompt));
   request.options.max_tokens = body.max_tokens.value_or(served.most_new_tokens);
-  LLM_RETURN_IF_ERROR(check_lengths(request, served, body.max_tokens.has_value(), path));
+  LLM_RETURN_IF_ERROR(check_lengths(request, served, path));
   return request;
+}
+
+/// As vLLM has it.
+static Result<bool> continues_reply(const RequestBody& body) {
+  if (!body.continue_final && !body.add_generation_prompt)
+    return wrong_field("add_generation_prompt", "false", "continue_final_message as well");
+  if (!body.continue_final) return false;
+  const OrderedJson& messages = body.chat.messages;
+  if (!messages.empty() && messages.back()["role"] == "assistant") return true;
+  return wrong_field("continue_final_message", "true", "a last message of the assistant");
 }
 
 Result<AnswerRequest> parse_chat(const OrderedJson& json, const ServedModel& served) {
@@ -197,9 +193,9 @@ Result<AnswerRequest> parse_chat(const OrderedJson& json, const ServedModel& ser
   const std::size_t top_logprobs = body.top_logprobs.value_or(0);
   if (top_logprobs > 0 && !body.wants_logprobs)
     return wrong_field("top_logprobs", std::to_string(top_logprobs), "logprobs as well");
-  if (body.max_tokens && body.max_completion_tokens)
-    return wrong_field("max_completion_tokens", "it with max_tokens", "one of them");
-  if (!body.max_tokens) body.max_tokens = body.max_completion_tokens;
+  if (const auto most = body.max_completion_tokens)
+    body.max_tokens = std::min(body.max_tokens.value_or(*most), *most);
+  LLM_TRY(body.chat.continues_reply, continues_reply(body));
   if (body.wants_logprobs) body.options.logprobs = top_logprobs;
   LLM_TRY(AnswerRequest request, reply_to(body, AnswerShape::kChat, "messages", served));
   LLM_RETURN_IF_ERROR(check_cost(request, "top_logprobs"));
@@ -216,61 +212,44 @@ Result<AnswerRequest> parse_responses(const OrderedJson& json, const ServedModel
 Result<AnswerRequest> parse_messages(const OrderedJson& json, const ServedModel& served) {
   RequestBody body;
   LLM_RETURN_IF_ERROR(messages_fields(&served, body).read(json));
+  body.chat.continues_reply = true;  // if it has begun
   return reply_to(body, AnswerShape::kMessages, "messages", served);
 }
 
-/// -1: all that fits; a number that is not there, likewise.
-static Result<AnswerRequest> reply_to_ollama(RequestBody& body, AnswerShape shape,
-                                             const std::string& path, const ServedModel& served) {
-  if (body.n_predict >= 0) body.max_tokens = static_cast<std::size_t>(body.n_predict);
-  return reply_to(body, shape, path, served);
-}
-
-Result<AnswerRequest> parse_ollama_chat(const OrderedJson& json, const ServedModel& served) {
-  RequestBody body;
-  LLM_RETURN_IF_ERROR(ollama_chat_fields(&served, body).read(json));
-  return reply_to_ollama(body, AnswerShape::kOllamaChat, "messages", served);
-}
-
-Result<AnswerRequest> parse_ollama_text(const OrderedJson& json, const ServedModel& served) {
-  RequestBody body;
-  LLM_RETURN_IF_ERROR(ollama_text_fields(&served, body).read(json));
-  if (!body.instructions.empty()) body.chat.add_system(body.instructions);
-  body.chat.add("user", body.more);
-  return reply_to_ollama(body, AnswerShape::kOllamaText, "prompt", served);
-}
-
-Result<OrderedJson> count_answer(const OrderedJson& json, const ServedModel& served) {
+Result<FactsAnswer> count_answer(const OrderedJson& json, const ServedModel& served) {
   RequestBody body;
   LLM_RETURN_IF_ERROR(count_fields(&served, body).read(json));
   LLM_RETURN_IF_ERROR(check_chat(body.chat, "messages"));
   LLM_TRY(const ChatPrompt prompt, chat_prompt(std::move(body.chat), served));
-  return OrderedJson{{"input_tokens", prompt.prompt.ids.size()}};
+  return FactsAnswer{{{"input_tokens", prompt.prompt.ids.size()}}, prompt.notes};
 }
 
-Result<OrderedJson> tokenize_answer(const OrderedJson& json, const ServedModel& served) {
+Result<FactsAnswer> tokenize_answer(const OrderedJson& json, const ServedModel& served) {
   RequestBody body;
   LLM_RETURN_IF_ERROR(tokenize_fields(&served, body).read(json));
   if (!body.prompt && body.parse_special)
     return wrong_field("parse_special", "true with messages", "a prompt");
   std::vector<TokenId> ids;
+  RequestNotes notes = body.chat.notes;
   if (!body.prompt) {
     LLM_RETURN_IF_ERROR(check_chat(body.chat, "messages"));
     LLM_TRY(const ChatPrompt prompt, chat_prompt(std::move(body.chat), served));
     ids = prompt.prompt.ids;
+    notes = prompt.notes;
   } else if (body.prompt->is_string()) {
     ids = prompt_ids(served.tokenizer(), body.prompt->get<std::string>(), body.add_special,
                      body.parse_special);
   } else {
     return wrong_field("prompt", shown_json(*body.prompt), "a string");
   }
-  return OrderedJson{{"count", ids.size()}, {"max_model_len", served.context}, {"tokens", ids}};
+  return FactsAnswer{{{"count", ids.size()}, {"max_model_len", served.context}, {"tokens", ids}},
+                     std::move(notes)};
 }
 
-Result<OrderedJson> detokenize_answer(const OrderedJson& json, const ServedModel& served) {
+Result<FactsAnswer> detokenize_answer(const OrderedJson& json, const ServedModel& served) {
   RequestBody body;
   LLM_RETURN_IF_ERROR(detokenize_fields(&served, body).read(json));
-  return OrderedJson{{"prompt", served.tokenizer().decode(body.tokens)}};
+  return FactsAnswer{{{"prompt", served.tokenizer().decode(body.tokens)}}};
 }
 
 Receipt receipt_of(const ServedModel& served, const AnswerRequest& request, std::size_t index,

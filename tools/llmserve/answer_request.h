@@ -22,6 +22,10 @@ enum class AnswerShape {
   kInfill,
   kEmbeddings,
   kOllamaEmbed,
+  kOllamaEmbedding,
+  kRerank,
+  kOllamaRaw,
+  kLlama,
   kChat,  // and those behind it
   kResponses,
   kMessages,
@@ -35,6 +39,16 @@ struct ReplyShape {
   OrderedJson tools;  ///< as the request has them, in OpenAI's shape; null: none
   bool is_thinking = false;
   std::size_t most_calls = 128;
+  ToolOrigins origins = {};  ///< of functions that the client calls otherwise
+};
+
+/// Documents to be put in order.
+struct RerankRequest {
+  std::vector<std::string> documents;
+  std::size_t top_n;  ///< the first ones that are told
+  bool returns_documents;
+  TokenId yes = 0;  ///< of a reranker that generates
+  TokenId no = 0;
 };
 
 /// The body of a request for completions, a chat's reply or a gap's text, understood.
@@ -52,6 +66,12 @@ struct AnswerRequest {
   bool receipt = false;
   std::optional<EmbeddingOptions> embedding = {};  ///< in place of texts
   bool as_base64 = false;
+  std::optional<RerankRequest> rerank = {};
+  bool timings = false;  ///< the answer has them
+  RequestNotes notes = {};
+  std::optional<OrderedJson> at_once = {};  ///< the answer, where it needs no text
+  /// Keywords of functions' schemas that calls are not kept to, by their places.
+  std::vector<std::string> not_enforced = {};
 
   bool is_chat() const { return shape >= AnswerShape::kChat; }
   ReplyParser reply_parser() const {
@@ -73,6 +93,8 @@ struct AnswerRequest {
 Result<AnswerRequest> parse_completion(const OrderedJson& body, const ServedModel& served);
 /// The text of a gap: as many new tokens as the context holds.
 Result<AnswerRequest> parse_infill(const OrderedJson& body, const ServedModel& served);
+/// llama-server's /completion, with its defaults of sampling.
+Result<AnswerRequest> parse_llama(const OrderedJson& body, const ServedModel& served);
 Result<AnswerRequest> parse_chat(const OrderedJson& body, const ServedModel& served);
 Result<AnswerRequest> parse_responses(const OrderedJson& body, const ServedModel& served);
 Result<AnswerRequest> parse_messages(const OrderedJson& body, const ServedModel& served);
@@ -85,16 +107,23 @@ Result<AnswerRequest> parse_ollama_text(const OrderedJson& body, const ServedMod
 /// Before anything is made of the prompts. @param field  where they stand
 Status check_choices(std::size_t n_prompts, std::size_t n, const ServedModel& served,
                      const std::string& field = "prompt");
-/// The longest prompt fits, with its new tokens. @param given  the number of tokens was asked for
-Status check_lengths(AnswerRequest& request, const ServedModel& served, bool given,
-                     const std::string& field);
+/// The longest prompt fits; its new tokens are cut to what fits after it.
+Status check_lengths(AnswerRequest& request, const ServedModel& served, const std::string& field);
 
 // Whole answers without texts that are generated: the number of tokens of a conversation of
 // /v1/messages; the ids of a text or a conversation; the text of ids. Errors: as above.
 
-Result<OrderedJson> count_answer(const OrderedJson& body, const ServedModel& served);
-Result<OrderedJson> tokenize_answer(const OrderedJson& body, const ServedModel& served);
-Result<OrderedJson> detokenize_answer(const OrderedJson& body, const ServedModel& served);
+/// An answer that needs no text, and what of its request is to be told.
+struct FactsAnswer {
+  OrderedJson json;
+  RequestNotes notes = {};
+};
+/// llama-server's /apply-template, and Ollama's /api/show.
+Result<FactsAnswer> template_answer(const OrderedJson& body, const ServedModel& served);
+Result<FactsAnswer> show_answer(const OrderedJson& body, const ServedModel& served);
+Result<FactsAnswer> count_answer(const OrderedJson& body, const ServedModel& served);
+Result<FactsAnswer> tokenize_answer(const OrderedJson& body, const ServedModel& served);
+Result<FactsAnswer> detokenize_answer(const OrderedJson& body, const ServedModel& served);
 
 /// What `llmcheck --replay` needs to check a choice. @pre the text has its hashes
 Receipt receipt_of(const ServedModel& served, const AnswerRequest& request, std::size_t index,

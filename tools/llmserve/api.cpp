@@ -12,6 +12,9 @@
 #include <vector>
 
 #include "tools/llmserve/embeddings.h"
+#include "tools/llmserve/fields_page.h"
+#include "tools/llmserve/ollama_exchange.h"
+#include "tools/llmserve/rerank.h"
 
 namespace llm {
 namespace {
@@ -61,6 +64,8 @@ Api::Api(ModelShelf& shelf, Gate gate, ReceiptLogFile* receipts)
                .receipts = receipts},
       workshop_([this](Workshop::Then then) { server_->post(std::move(then)); }) {}
 
+Status Api::start() { return workshop_.start(); }
+
 void Api::attach(HttpServer& server) {
   server_ = &server;
   context_.post = [&server](std::function<void()> function) { server.post(std::move(function)); };
@@ -69,6 +74,7 @@ void Api::attach(HttpServer& server) {
 
 HttpHandlers Api::handlers(std::function<void(const std::string&)> log,
                            std::function<void(const std::string&)> fault) {
+  log_ = log;
   return {
       .refuse = [this](const HttpRequest& head) { return refuse(head); },
       .handle = [this](const std::shared_ptr<HttpExchange>& exchange) { handle(exchange); },
@@ -83,7 +89,7 @@ HttpHandlers Api::handlers(std::function<void(const std::string&)> log,
 }
 
 std::span<const Api::Route> Api::routes() {
-  static constexpr std::array<Route, 23> kRoutes = {{
+  static constexpr std::array<Route, 32> kRoutes = {{
       {post("/v1/completions", "createCompletion", "Continue a prompt",
             {"CompletionRequest", completion_fields}),
        &Api::answer_texts<parse_completion>},
@@ -113,10 +119,37 @@ std::span<const Api::Route> Api::routes() {
       {post("/api/generate", "ollamaGenerate", "Reply to one message, in the shape of Ollama's API",
             {"OllamaGenerateRequest", ollama_text_fields}),
        &Api::answer_texts<parse_ollama_text>},
+      {post("/api/embeddings", "ollamaEmbeddings",
+            "The embedding of a text, in the shape of Ollama's older API",
+            {"OllamaEmbeddingsRequest", ollama_embedding_fields}),
+       &Api::answer_texts<parse_ollama_embedding>},
+      {post("/api/show", "ollamaShow", "What Ollama tells of a model",
+            {"OllamaShowRequest", show_fields}),
+       &Api::answer_facts<show_answer>},
+      {get("/api/ps", "ollamaPs", "The models that are loaded, as Ollama lists them"),
+       &Api::ollama_ps},
       {get("/api/tags", "ollamaTags", "The models, as Ollama lists them"), &Api::ollama_tags},
       {get("/api/version", "ollamaVersion", "The version"), &Api::ollama_version},
       {post("/infill", "infill", "The text of a gap", {"InfillRequest", infill_fields}),
        &Api::answer_texts<parse_infill>},
+      {post("/completion", "llamaCompletion",
+            "Continue a prompt, in the shape of llama-server's API",
+            {"LlamaCompletionRequest", llama_fields}),
+       &Api::answer_texts<parse_llama>},
+      {post("/completions", "llamaCompletions", "The same",
+            {"LlamaCompletionRequest", llama_fields}),
+       &Api::answer_texts<parse_llama>},
+      {post("/apply-template", "applyTemplate", "A conversation as the chat template writes it",
+            {"ApplyTemplateRequest", template_fields}),
+       &Api::answer_facts<template_answer>},
+      {post("/v1/rerank", "rerank", "Documents in the order in which they answer a query",
+            {"RerankRequest", rerank_fields}),
+       &Api::answer_texts<parse_rerank>},
+      {post("/rerank", "rerank_root", "The same", {"RerankRequest", rerank_fields}),
+       &Api::answer_texts<parse_rerank>},
+      {get("/slots", "slots", "What runs, as llama-server tells it", /*needs_key=*/true,
+           /*asks_model=*/true),
+       &Api::slots},
       {get("/v1/models", "listModels", "The models, each by all of its names"), &Api::list_models},
       {get("/v1/models/{model}", "retrieveModel", "A model"), &Api::show_model},
       {post("/tokenize", "tokenize", "A text or a conversation as token ids",
@@ -147,6 +180,12 @@ std::string Api::description() {
   return openapi_text(operations);
 }
 
+std::string Api::fields() {
+  std::vector<Operation> operations;
+  for (const Route& route : routes()) operations.push_back(route.operation);
+  return fields_page(operations);
+}
+
 /// @param method  empty: any
 const Api::Route* Api::find_route(std::string_view method, std::string_view path) {
   const auto at = std::ranges::find_if(routes(), [&](const Route& route) {
@@ -160,23 +199,40 @@ const Api::Route* Api::find_route(std::string_view method, std::string_view path
   return at == routes().end() ? nullptr : &*at;
 }
 
-void Api::handle(const std::shared_ptr<HttpExchange>& exchange) {
+namespace {
+
+/// HEAD is answered as GET, without the body.
+std::string_view asked_method(const HttpRequest& request) {
+  return request.method == "HEAD" ? std::string_view("GET") : request.method;
+}
+
+}  // namespace
+
+void Api::handle(const std::shared_ptr<HttpExchange>& arrived) {
+  std::shared_ptr<HttpExchange> exchange = arrived;
+  if (is_ollamas(arrived->request().path)) exchange = with_ollamas_errors(arrived);
   const HttpRequest& request = exchange->request();
   if (request.method == kOptions) {
     const Route* known = find_route("", request.path);
     return exchange->answer(
         Gate::preflight(fmt::format("{}, {}", known->operation.method, kOptions)));
   }
-  (this->*find_route(request.method, request.path)->handle)(exchange);
+  (this->*find_route(asked_method(request), request.path)->handle)(exchange);
 }
 
 std::optional<HttpAnswer> Api::refuse(const HttpRequest& head) const {
+  auto answer = refusal_of(head);
+  if (answer && is_ollamas(head.path)) answer = in_ollamas_shape(*std::move(answer));
+  return answer;
+}
+
+std::optional<HttpAnswer> Api::refusal_of(const HttpRequest& head) const {
   if (auto answer = gate_.refuse(head)) return answer;
   const Route* known = find_route("", head.path);
   if (known == nullptr)
     return error_answer(404, "there is nothing here; docs/serving.md lists the paths");
   if (head.method == kOptions) return std::nullopt;
-  const Route* route = find_route(head.method, head.path);
+  const Route* route = find_route(asked_method(head), head.path);
   if (route == nullptr) {
     const std::string_view method = known->operation.method;
     return error_answer(405, fmt::format("need {}", method), "",
@@ -207,8 +263,8 @@ void Api::go_on(const std::weak_ptr<HttpExchange>& kept, const Next& next) {
   reading_.erase(exchange);
   try {
     next(exchange);
-  } catch (const std::exception&) {
-    exchange->answer(failed_answer());
+  } catch (const std::exception& what) {
+    fail_exchange(*exchange, what);
     throw;  // to the log
   }
 }
@@ -227,7 +283,8 @@ void Api::work(const std::shared_ptr<HttpExchange>& exchange, std::size_t bytes,
                         go_on(kept, [&](const std::shared_ptr<HttpExchange>&) {
                           throw std::runtime_error(what);
                         });
-                      }});
+                      },
+                  .lost = exchange->lost()});
 }
 
 void Api::with_model(const std::shared_ptr<HttpExchange>& exchange, const OrderedJson& name,
@@ -238,16 +295,19 @@ void Api::with_model(const std::shared_ptr<HttpExchange>& exchange, const Ordere
   if (model == nullptr)
     return exchange->answer(error_answer(wrong_field("model", shown_json(name), shelf_.names())));
   const auto kept = keep(exchange);
-  shelf_.take(*model,
-              {.owner = kept,
-               .ready =
-                   [this, kept, next = std::move(next)](const Lease& lease) {
-                     go_on(kept, [&](const std::shared_ptr<HttpExchange>& waiting) {
-                       next(waiting, lease);
-                     });
-                   },
-               .refused = [this, kept](
-                              HttpAnswer answer) { go_on(kept, answer_with(std::move(answer))); }});
+  shelf_.take(*model, {.owner = kept,
+                       .ready =
+                           [this, kept, next = std::move(next)](const Lease& lease) {
+                             go_on(kept, [&](const std::shared_ptr<HttpExchange>& waiting) {
+                               next(waiting, lease);
+                             });
+                           },
+                       .refused =
+                           [this, kept](const HttpAnswer& answer) {
+                             go_on(kept, [&](const std::shared_ptr<HttpExchange>& waiting) {
+                               waiting->answer(answer);
+                             });
+                           }});
 }
 
 void Api::read_body(const std::shared_ptr<HttpExchange>& exchange, Read read) {
@@ -278,6 +338,8 @@ void Api::answer_texts(const std::shared_ptr<HttpExchange>& exchange) {
     if (!parsed.ok()) return answer_with(error_answer(parsed.error()));
     const auto request = std::make_shared<const AnswerRequest>(std::move(parsed).value());
     return [this, model, request](const std::shared_ptr<HttpExchange>& reading) {
+      note(reading->request().path, request->notes);
+      if (request->at_once) return reading->answer(answer_of(*request->at_once));
       const auto answer = std::make_shared<Answer>(context_, model, reading, request);
       answers_.insert(answer);
       answer->start();
@@ -285,12 +347,30 @@ void Api::answer_texts(const std::shared_ptr<HttpExchange>& exchange) {
   });
 }
 
-template <Api::Parse<AnswerJson> answer>
+template <Api::Parse<FactsAnswer> answer>
 void Api::answer_facts(const std::shared_ptr<HttpExchange>& exchange) {
-  read_body(exchange, [](const OrderedJson& body, const Lease& model) -> Next {
-    const Result<AnswerJson> made = answer(body, model->facts);
-    return answer_with(made.ok() ? answer_of(*made) : error_answer(made.error()));
+  read_body(exchange, [this](const OrderedJson& body, const Lease& model) -> Next {
+    auto made = answer(body, model->facts);
+    if (!made.ok()) return answer_with(error_answer(made.error()));
+    const auto facts = std::make_shared<const FactsAnswer>(std::move(made).value());
+    return [this, facts](const std::shared_ptr<HttpExchange>& reading) {
+      note(reading->request().path, facts->notes);
+      HttpAnswer whole = answer_of(facts->json);
+      whole.headers = note_headers(facts->notes);
+      reading->answer(std::move(whole));
+    };
   });
+}
+
+void Api::note(std::string_view path, const RequestNotes& notes) {
+  constexpr std::size_t kMostNoted = 1000;  // names are the clients'
+  for (const RequestNotes::Note& one : notes.all()) {
+    const std::string line = fmt::format("{}: {}: {}", path, one.field, one.what);
+    std::string known = line;  // once for all places of a list
+    std::erase_if(known, [](char c) { return c >= '0' && c <= '9'; });
+    if (noted_.size() >= kMostNoted || !noted_.insert(std::move(known)).second) continue;
+    log_(line + " (said once)");
+  }
 }
 
 }  // namespace llm

@@ -28,6 +28,8 @@ class Api {
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
 
+  /// Starts its threads. Once, before the server runs. Errors: those of start_thread().
+  Status start();
   /// For HttpServer::listen(). @param log  a line for each request
   /// @param fault  a line for what failed and should not have
   HttpHandlers handlers(std::function<void(const std::string& line)> log,
@@ -36,6 +38,8 @@ class Api {
   void attach(HttpServer& server);
   /// The API as OpenAPI 3.1: docs/openapi.json.
   static std::string description();
+  /// What fields of requests do: docs/fields.md.
+  static std::string fields();
   /// From now on requests for texts are refused.
   void drain() { drains_ = true; }
 
@@ -48,6 +52,8 @@ class Api {
   static const Route* find_route(std::string_view method, std::string_view path);
 
   std::optional<HttpAnswer> refuse(const HttpRequest& head) const;
+  /// The same in OpenAI's shape.
+  std::optional<HttpAnswer> refusal_of(const HttpRequest& head) const;
   void handle(const std::shared_ptr<HttpExchange>& exchange);
 
   /// What the server's thread does with a request that was read.
@@ -75,10 +81,15 @@ class Api {
   template <Parse<AnswerRequest> parse>
   void answer_texts(const std::shared_ptr<HttpExchange>& exchange);
   /// Answers with what `answer` makes of the body.
-  template <Parse<AnswerJson> answer>
+  template <Parse<FactsAnswer> answer>
   void answer_facts(const std::shared_ptr<HttpExchange>& exchange);
 
+  /// Says in the log, once each, what is done with fields of requests to that path.
+  void note(std::string_view path, const RequestNotes& notes);
+
   void ollama_tags(const std::shared_ptr<HttpExchange>& exchange);
+  void ollama_ps(const std::shared_ptr<HttpExchange>& exchange);
+  void slots(const std::shared_ptr<HttpExchange>& exchange);
   void ollama_version(const std::shared_ptr<HttpExchange>& exchange);
   void list_models(const std::shared_ptr<HttpExchange>& exchange);
   void show_model(const std::shared_ptr<HttpExchange>& exchange);
@@ -94,6 +105,8 @@ class Api {
 
   ModelShelf& shelf_;
   Gate gate_;
+  std::function<void(const std::string&)> log_;
+  std::set<std::string> noted_;  ///< what the log has said of requests
   HttpServer* server_ = nullptr;
   bool drains_ = false;
   HttpFigures figures_;

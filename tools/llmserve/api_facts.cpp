@@ -36,9 +36,43 @@ void Api::ollama_tags(const std::shared_ptr<HttpExchange>& exchange) {
       models.push_back({{"name", id},
                         {"model", id},
                         {"digest", model.lease ? model.lease->facts.model->file_sha256() : ""},
-                        {"details", {{"format", "gguf"}}}});
+                        {"modified_at", "1970-01-01T00:00:00Z"},
+                        {"size", model.bytes},
+                        {"details", model.lease ? ollama_details(model.lease->facts)
+                                                : AnswerJson{{"format", "gguf"}}}});
   }
   exchange->answer(answer_of({{"models", std::move(models)}}));
+}
+
+void Api::ollama_ps(const std::shared_ptr<HttpExchange>& exchange) {
+  AnswerJson models = AnswerJson::array();
+  for (const ModelShelf::Model& model : shelf_.models()) {
+    if (model.lease == nullptr) continue;
+    const ServedModel& served = model.lease->facts;
+    models.push_back({{"name", model.id()},
+                      {"model", model.id()},
+                      {"size", model.bytes},
+                      {"digest", served.model->file_sha256()},
+                      {"details", ollama_details(served)},
+                      {"expires_at", "9999-12-31T23:59:59Z"},
+                      {"size_vram", 0},
+                      {"context_length", served.context}});
+  }
+  exchange->answer(answer_of({{"models", std::move(models)}}));
+}
+
+/// A slot for each text that may run; the first ones have those that do.
+void Api::slots(const std::shared_ptr<HttpExchange>& exchange) {
+  answer_of_model(exchange, [](const LoadedModel& model) -> AnswerJson {
+    const std::size_t n_running = model.service->figures().running;
+    AnswerJson slots = AnswerJson::array();
+    for (std::size_t i = 0; i < model.service->options().parallel; ++i)
+      slots.push_back({{"id", i},
+                       {"n_ctx", model.facts.context},
+                       {"speculative", false},
+                       {"is_processing", i < n_running}});
+    return slots;
+  });
 }
 
 void Api::ollama_version(const std::shared_ptr<HttpExchange>& exchange) {

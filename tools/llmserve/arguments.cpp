@@ -15,6 +15,7 @@ namespace {
 
 void add_model_options(OptionTable& table, ServeArguments& a) {
   table.group("Model");
+  table.file("m,model", "FILE", &a.model, "MODEL as an option").in_place_of("MODEL");
   add_hub_option(table, &a.hub_model);
   table.file("models", "DIR", &a.models,
              "in place of MODEL: serve all GGUF files of DIR, and of the folders in it, by their "
@@ -23,7 +24,7 @@ void add_model_options(OptionTable& table, ServeArguments& a) {
                 "most memory that loaded models take (weights, keys and values, activations); the "
                 "one that was asked for the longest ago gives way; 0: no limit");
   table
-      .texts("a,alias", "NAME,...", &a.aliases,
+      .texts("a,alias,served-model-name", "NAME,...", &a.aliases,
              "what clients may call the model; the first is its name in answers")
       .shown_default("the file's name without .gguf");
   add_chat_options(table, &a.chat, fmt::format("{}", fmt::join(ChatStyle::built_in(), ", ")));
@@ -50,25 +51,26 @@ void add_network_options(OptionTable& table, ServeArguments& a) {
   table.integer("port", "N", &a.port, 0, 65535, "port to listen on; 0: any free one, printed");
   table.text("api-key", "KEY", &a.api_key, "ask clients for `Authorization: Bearer KEY`")
       .from_env("LLM_API_KEY");
-  table.texts("allow-host", "NAME", &a.allow_hosts,
-              "answer requests to this name (Host) as well; may be given again");
+  table.texts("allow-host", "NAME[:PORT]", &a.allow_hosts,
+              "answer requests to this name (Host) as well, with any port or this one; may be "
+              "given again");
   table.texts("allow-origin", "ORIGIN", &a.allow_origins,
               "answer pages of this site (https://NAME, null, or * for all); may be given again");
   table.integer("connections", "N", &a.limits.connections, 1, 100000,
                 "most connections; further ones are answered with 503");
-  table.integer("timeout", "SECONDS", &a.timeout, 1, 86400,
+  table.integer("timeout,to", "SECONDS", &a.timeout, 1, 86400,
                 "disconnect who sends a request, or takes what is sent, more slowly");
 }
 
 void add_scheduler_options(OptionTable& table, ServeArguments& a) {
   table.group("Requests");
-  table.integer("parallel", "N", &a.scheduler.parallel, 1, 4096,
+  table.integer("parallel,np,max-num-seqs", "N", &a.scheduler.parallel, 1, 4096,
                 "most texts that are generated at once; others wait");
   table.integer("queue", "N", &a.scheduler.queue, 1, 1000000,
                 "most texts that wait; more are refused with 429");
   table.integer("max-tokens", "N", &a.max_tokens, 0, INT32_MAX,
                 "most tokens of an answer; 0: what the context holds");
-  table.integer("chunk", "TOKENS", &a.scheduler.step_tokens, 1, 65536,
+  table.integer("chunk,b,batch-size", "TOKENS", &a.scheduler.step_tokens, 1, 65536,
                 "most tokens of a step; what decoding leaves goes to prompts");
   table.choice("speculate", "KIND", &a.speculate, {{"off", false}, {"ngram", true}},
                "guess tokens from what stands in each text already and check several in one step; "
@@ -81,7 +83,7 @@ void add_scheduler_options(OptionTable& table, ServeArguments& a) {
       .shown_default(
           "1024, or one full context if that is more, or less where --parallel needs less");
   table
-      .integer("c,ctx-size", "N", &a.scheduler.context, 0, INT32_MAX,
+      .integer("c,ctx-size,max-model-len", "N", &a.scheduler.context, 0, INT32_MAX,
                "positions of context of each text")
       .shown_default("the model's");
 }
@@ -108,6 +110,7 @@ OptionTable make_serve_table(ServeArguments& a) {
       .shown_default("CPUs this process may use");
   add_compute_options(table, &a.isa, &a.kv, &a.compute);
   table.page("openapi", Api::description, "print the API's description, as /openapi.json gives it");
+  table.page("fields", Api::fields, "print what fields of requests do, a page in Markdown");
   table.example("llmserve model.gguf", "serve this machine; a page to chat with is at its address");
   table.example("llmserve --models ~/models --memory 16384",
                 "serve all models of a folder, as many at once as fit");

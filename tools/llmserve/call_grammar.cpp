@@ -1,79 +1,134 @@
 #include "tools/llmserve/call_grammar.h"
 
-#include <string>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
+
+#include "engine/grammar/schema_rules.h"
 
 namespace llm {
 namespace {
 
+using Call = ReplyFormat::Call;
+
 constexpr std::size_t kMostCalls = 16;
 
-/// Of the object that is a call of that function.
-OrderedJson object_schema(const ReplyFormat& format, const std::string& name,
-                          const OrderedJson& arguments) {
-  return {{"type", "object"},
-          {"properties", {{format.name_key, {{"const", name}}}, {format.arguments_key, arguments}}},
-          {"required", {format.name_key, format.arguments_key}},
-          {"additionalProperties", false}};
-}
-
-std::string_view without_leading_space(std::string_view text) {
+std::string without_leading_space(const std::string& text) {
   return text.substr(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
 }
 
-CallTags::Tag tag_of(const ReplyFormat& format, const OrderedJson& function, bool is_enforced) {
-  const auto name = function["name"].get<std::string>();
-  const OrderedJson any = {{"type", "object"}};
-  const OrderedJson& arguments = is_enforced ? function["parameters"] : any;
-  const std::string begin(without_leading_space(format.begin));
-  if (format.call == ReplyFormat::Call::kJson)
-    return {begin + name + format.middle, json_text(arguments), format.end};
-  return {begin, json_text(object_schema(format, name, arguments)), format.end};
+/// How the format's calls are written, from the name on: what stands before the arguments, and
+/// behind them.
+struct Body {
+  std::string head;
+  std::string tail = {};
+  ArgumentForm form = {};
+};
+
+Body body_of(const ReplyFormat& format, const std::string& name) {
+  using Kind = ArgumentForm::Kind;
+  switch (format.call) {
+    case Call::kObject: {
+      const auto key = [](const std::string& text) { return json_text(OrderedJson(text)); };
+      return {
+          fmt::format("{{{}: {}, {}: ", key(format.name_key), key(name), key(format.arguments_key)),
+          "}"};
+    }
+    case Call::kPairs:
+      return {name + format.middle,
+              "",
+              {Kind::kPairs, format.key_begin, format.key_end, format.value_end}};
+    case Call::kKeywords:
+      return {name, "", {Kind::kKeywords}};
+    case Call::kChannels:
+      return {name + " <|constrain|>json<|message|>"};
+    default:
+      return {name + format.middle};
+  }
 }
 
-/// How many calls may follow each other as tags, and what stands between them.
-void allow_several(const ReplyFormat& format, CallTags& tags) {
-  std::string_view between = format.between;
-  const std::string_view begin = without_leading_space(format.begin);
-  if (between.size() < format.end.size() + begin.size() || !between.starts_with(format.end) ||
-      !between.ends_with(begin))
-    return;
-  between.remove_prefix(format.end.size());
-  between.remove_suffix(begin.size());
-  tags.most = kMostCalls;
-  tags.separator = between;
+/// The format's begin and end, which stand around calls.
+ReplyFormat marked(ReplyFormat format) {
+  format.begin = without_leading_space(format.begin);
+  if (format.starts_in_call) format.begin.clear();
+  if (format.call == Call::kChannels) format.begin = "<|channel|>commentary to=functions.";
+  return format;
+}
+
+/// A function's schema as it is enforced; one without properties takes no arguments.
+Result<OrderedJson> enforced(const OrderedJson& function, bool is_strict, const ArgumentForm& form,
+                             const std::string& place, std::vector<std::string>& dropped) {
+  OrderedJson schema = function["parameters"];
+  if (!schema.is_object() || schema.empty())
+    schema = {{"type", "object"}, {"properties", OrderedJson::object()}};
+  // Arguments are an object, also where the schema leaves it open.
+  const bool is_open =
+      std::ranges::none_of(std::array{"type", "$ref", "anyOf", "oneOf", "allOf", "const", "enum"},
+                           [&](const char* name) { return schema.contains(name); });
+  if (is_open) schema["type"] = "object";
+  if (!is_strict) {
+    std::vector<std::string> pointers;
+    schema = enforceable_schema(schema, form, pointers);
+    for (const std::string& pointer : pointers) dropped.push_back(place + pointer);
+    return schema;
+  }
+  RuleText rules;
+  const auto written = arguments_expression(json_text(schema), form, rules);
+  if (written.ok()) return schema;
+  Error error = written.error();
+  error.field = place + error.field;
+  return error;
 }
 
 }  // namespace
 
-Result<std::optional<GrammarSource>> call_grammar(const ReplyFormat& format,
-                                                  const RequestedChat& chat) {
+Result<CallGrammar> call_grammar(const ReplyFormat& given, const RequestedChat& chat,
+                                 const std::string& schema_at) {
   using Kind = ToolChoice::Kind;
-  if (chat.tools.is_null()) return std::optional<GrammarSource>();
+  if (chat.tools.is_null()) return CallGrammar();
   const bool is_forced = chat.choice.kind == Kind::kRequired || chat.choice.kind == Kind::kNamed;
-  bool is_strict = false;
-  for (const OrderedJson& tool : chat.tools) is_strict |= tool["function"].contains("strict");
-  const bool is_object = format.call == ReplyFormat::Call::kObject;
-  const bool is_marked =
-      (is_object || format.call == ReplyFormat::Call::kJson) && !format.begin.empty();
-  if (!is_forced && !(is_strict && is_marked)) return std::optional<GrammarSource>();
-  if (!is_marked && !is_object) {
+  const auto is_strict = [](const OrderedJson& function) { return function.contains("strict"); };
+  const bool has_strict = std::ranges::any_of(
+      chat.tools, [&](const OrderedJson& tool) { return is_strict(tool["function"]); });
+  const ReplyFormat format = marked(given);
+  // Among free text a call must begin with a mark of its own.
+  const bool is_marked = format.call != Call::kNone && format.call != Call::kChannels &&
+                         !format.is_bare() && !format.begin.empty();
+  if (!is_forced && !(has_strict && is_marked)) return CallGrammar();
+  if (format.call == Call::kNone) {
     return wrong_field("tool_choice", "a call that must be made",
-                       "auto or none: this model's calls are no JSON between marks");
+                       "auto or none: this model's template writes calls in no form that is known");
   }
   CallTags tags{.tags = {}, .free_text = !is_forced};
-  OrderedJson choices = OrderedJson::array();
-  for (const OrderedJson& tool : chat.tools) {
-    const OrderedJson& function = tool["function"];
+  CallGrammar grammar;
+  for (std::size_t i = 0; i < chat.tools.size(); ++i) {
+    const OrderedJson& function = chat.tools[i]["function"];
     if (chat.choice.kind == Kind::kNamed && function["name"] != chat.choice.name) continue;
-    tags.tags.push_back(tag_of(format, function, is_forced || function.contains("strict")));
-    choices.push_back(parse_ordered_json(tags.tags.back().schema));
+    Body body = body_of(format, function["name"].get<std::string>());
+    OrderedJson schema = {{"type", "object"}};
+    if (is_forced || is_strict(function)) {
+      LLM_TRY(schema, enforced(function, is_strict(function), body.form,
+                               fmt::format("tools/{}{}", i, schema_at), grammar.dropped));
+    }
+    std::string text = json_text(schema);
+    if (is_forced)
+      tags.tags.push_back({body.head, std::move(text), body.tail, "", std::move(body.form)});
+    else
+      tags.tags.push_back({format.begin, std::move(text), body.tail + format.end,
+                           std::move(body.head), std::move(body.form)});
   }
-  if (!is_marked)
-    return std::optional(
-        GrammarSource{GrammarKind::kJsonSchema, json_text(OrderedJson{{"anyOf", choices}})});
-  if (is_forced && chat.parallel_calls) allow_several(format, tags);
-  return std::optional(tags.source());
+  if (is_forced) {
+    tags.open = format.begin;
+    tags.close = format.end;
+    const bool may_follow = chat.parallel_calls && !format.between.empty();
+    tags.most = may_follow ? kMostCalls : 1;
+    if (may_follow) tags.separator = format.between;
+  }
+  grammar.source = tags.source();
+  return grammar;
 }
 
 }  // namespace llm

@@ -13,12 +13,31 @@ std::string_view finish_reason(StopReason reason, bool has_calls) {
   return has_calls ? "tool_calls" : "stop";
 }
 
+/// llama-server's: of the prompt what was evaluated, and times in milliseconds. The time of the
+/// prompt includes the queue's.
+AnswerJson timings_of(const ServedText& text, std::size_t n_prompt) {
+  const GenerateResult& result = text.result;
+  double decode = 0;
+  for (const double seconds : result.token_seconds) decode += seconds;
+  AnswerJson json = {{"cache_n", text.cached_tokens}};
+  const auto add = [&json](const std::string& what, std::size_t n, double seconds) {
+    json[what + "_n"] = n;
+    json[what + "_ms"] = seconds * 1e3;
+    json[what + "_per_token_ms"] = n == 0 ? 0 : seconds * 1e3 / static_cast<double>(n);
+    json[what + "_per_second"] = seconds <= 0 ? 0 : static_cast<double>(n) / seconds;
+  };
+  add("prompt", n_prompt - text.cached_tokens, result.first_token_seconds);
+  add("predicted", result.ids.size(), decode);
+  return json;
+}
+
 class CompletionWriter : public AnswerWriter {
  public:
   CompletionWriter(const ServedModel& served, const AnswerRequest& request)
       : AnswerWriter(served, request, request.is_chat() ? "chatcmpl-" : "cmpl-") {
     if (!request.stream) return;
     n_calls_.resize(request.n_choices());
+    takes_text_.resize(request.n_choices());
     for (std::size_t i = 0; i < request.n_choices() && request.options.logprobs; ++i)
       logprobs_.emplace_back(served.tokenizer(), request.is_chat(), request.continues_text(i));
   }
@@ -28,11 +47,14 @@ class CompletionWriter : public AnswerWriter {
     AnswerJson json = envelope("");
     json["choices"] = AnswerJson::array();
     std::size_t n_tokens = 0;
+    std::size_t n_cached = 0;
     for (std::size_t i = 0; i < texts.size(); ++i) {
       json["choices"].push_back(choice(i, texts[i]));
       n_tokens += texts[i].result.ids.size();
+      if (i % request_.n == 0) n_cached += texts[i].cached_tokens;
     }
-    json["usage"] = usage(n_tokens);
+    json["usage"] = usage(n_tokens, n_cached);
+    if (request_.timings) json["timings"] = timings_of(texts[0], request_.prompts[0].ids.size());
     return json_text(json) + "\n";
   }
 
@@ -63,12 +85,14 @@ class CompletionWriter : public AnswerWriter {
 
   std::string closing(std::size_t index, const ServedText& text) override {
     completion_tokens_ += text.result.ids.size();
+    if (index % request_.n == 0) cached_tokens_ += text.cached_tokens;
+    if (index == 0 && request_.timings) timings_ = timings_of(text, request_.prompts[0].ids.size());
     if (is_infill()) return server_event(infill(index, "", &text));
     std::string events;
     AnswerJson content = "";
     AnswerJson logprobs;
     if (request_.is_chat()) {
-      events = deltas(index, parsers_[index].finish(), nullptr);
+      events = deltas(index, parsers_[index].finish(is_cut(text)), nullptr);
       content = AnswerJson::object();
     } else if (text.end_logprobs) {
       logprobs_[index].add_end(text.end_logprobs);
@@ -85,14 +109,23 @@ class CompletionWriter : public AnswerWriter {
     if (request_.include_usage) {
       AnswerJson json = envelope(".chunk");
       json["choices"] = AnswerJson::array();
-      json["usage"] = usage(completion_tokens_);
+      json["usage"] = usage(completion_tokens_, cached_tokens_);
+      if (!timings_.is_null()) json["timings"] = timings_;
+      events = server_event(json);
+    }
+    if (!timings_.is_null() && !request_.include_usage) {
+      AnswerJson json = envelope(".chunk");
+      json["choices"] = AnswerJson::array();
+      json["timings"] = timings_;
       events = server_event(json);
     }
     return events + "data: [DONE]\n\n";
   }
 
  private:
-  bool is_infill() const { return request_.shape == AnswerShape::kInfill; }
+  bool is_infill() const {
+    return request_.shape == AnswerShape::kInfill || request_.shape == AnswerShape::kLlama;
+  }
 
   AnswerJson envelope(std::string_view chunk) const {
     const std::string chat = "chat.completion" + std::string(chunk);
@@ -103,13 +136,19 @@ class CompletionWriter : public AnswerWriter {
             {"system_fingerprint", system_fingerprint(served_)}};
   }
 
-  AnswerJson usage(std::size_t completion_tokens) const {
+  AnswerJson usage(std::size_t completion_tokens, std::size_t cached_tokens) const {
     return {{"prompt_tokens", prompt_tokens()},
             {"completion_tokens", completion_tokens},
-            {"total_tokens", prompt_tokens() + completion_tokens}};
+            {"total_tokens", prompt_tokens() + completion_tokens},
+            {"prompt_tokens_details", {{"cached_tokens", cached_tokens}}}};
   }
 
   AnswerJson call_json(const FunctionCall& call, std::size_t number) const {
+    const ToolOrigin* origin = origin_of(call);
+    if (origin != nullptr && origin->takes_text)
+      return {{"id", call_id(number)},
+              {"type", "custom"},
+              {"custom", {{"name", origin->name}, {"input", input_text(call)}}}};
     return {{"id", call_id(number)},
             {"type", "function"},
             {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
@@ -179,6 +218,10 @@ class CompletionWriter : public AnswerWriter {
                                : reason == StopReason::kStopString ? "word"
                                                                    : "limit"},
                  {"truncated", false}});
+    if (request_.timings) {
+      json["tokens_cached"] = text->cached_tokens;
+      json["timings"] = timings_of(*text, prompt_tokens());
+    }
     return json;
   }
 
@@ -203,12 +246,20 @@ class CompletionWriter : public AnswerWriter {
     for (const ReplyPart& part : parts) {
       if (part.kind == ReplyPart::Kind::kContent) add({{"content", part.text}});
       if (part.kind == ReplyPart::Kind::kThought) add({{"reasoning_content", part.text}});
-      if (part.kind != ReplyPart::Kind::kCall) continue;
-      AnswerJson call = {{"index", n_calls_[index]}};
-      call.update(call_json(part.call, index * kCallsOfChoice + n_calls_[index]++));
-      add({{"tool_calls", AnswerJson::array({std::move(call)})}});
+      AnswerJson call;
+      if (part.kind == ReplyPart::Kind::kCall) {
+        call = {{"index", n_calls_[index]}};
+        call.update(call_json(part.call, index * kCallsOfChoice + n_calls_[index]++));
+        takes_text_[index] = call["type"] == "custom";
+      } else if (part.kind == ReplyPart::Kind::kArguments && !takes_text_[index]) {
+        call = {{"index", n_calls_[index] - 1}, {"function", {{"arguments", part.text}}}};
+      } else if (part.kind == ReplyPart::Kind::kCallEnd && takes_text_[index]) {
+        // A string of JSON, which is read when it is whole.
+        call = {{"index", n_calls_[index] - 1}, {"custom", {{"input", input_text(part.call)}}}};
+      }
+      if (!call.is_null()) add({{"tool_calls", AnswerJson::array({std::move(call)})}});
     }
-    if (parts.empty() && !logprobs.is_null()) add({{"content", ""}});
+    if (!logprobs.is_null()) add({{"content", ""}});
     return events;
   }
 
@@ -216,7 +267,10 @@ class CompletionWriter : public AnswerWriter {
 
   std::vector<LogprobsJson> logprobs_;  ///< of streamed choices
   std::vector<std::size_t> n_calls_;    ///< likewise
+  std::vector<char> takes_text_;        ///< likewise: the last call is of a tool that takes a text
   std::size_t completion_tokens_ = 0;
+  std::size_t cached_tokens_ = 0;
+  AnswerJson timings_;  ///< of the first choice
 };
 
 }  // namespace

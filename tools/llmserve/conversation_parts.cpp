@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace llm {
@@ -13,6 +14,20 @@ OrderedJson& last_reply(RequestedChat& chat) {
   if (chat.messages.empty() || chat.messages.back()["role"] != "assistant")
     chat.add("assistant", "");
   return chat.messages.back();
+}
+
+/// Anthropic's: a text, parts, or what nobody here can read.
+Result<std::string> text_of_document(const OrderedJson& part, const std::string& path,
+                                     const TextPlace& place) {
+  const OrderedJson source = part.value("source", OrderedJson());
+  if (!source.is_object()) return wrong_field(path + ".source", shown_json(source), "an object");
+  const OrderedJson type = source.value("type", OrderedJson());
+  if (type == "content")
+    return text_of(source.value("content", OrderedJson()), path + ".source.content", place);
+  if (type != "text") return unreadable("document", path + ".source", place);
+  LLM_TRY(std::string text, text_at(source, "data", path + ".source"));
+  const OrderedJson title = part.value("title", OrderedJson());
+  return title.is_string() ? title.get<std::string>() + "\n" + text : text;
 }
 
 }  // namespace
@@ -29,21 +44,67 @@ Result<std::string> type_of(const OrderedJson& object, const std::string& path) 
   return text_at(object, "type", path);
 }
 
+std::string unreadable(std::string_view what, const std::string& path, const TextPlace& place) {
+  if (place.role == "user" && !place.chat.unread)
+    place.chat.unread =
+        wrong_field(path, fmt::format("an {}", what), "text: models here read nothing else");
+  place.chat.notes.change(path, "told as text: models here read text only");
+  return fmt::format("[{}: this model reads text only]", what);
+}
+
+Result<std::string> text_of_part(const OrderedJson& part, const std::string& path,
+                                 const TextPlace& place) {
+  static constexpr std::array<std::string_view, 4> kTexts = {"text", "input_text", "output_text",
+                                                             "refusal"};
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kOthers = {
+      {{"image", "image"},
+       {"image_url", "image"},
+       {"input_image", "image"},
+       {"computer_screenshot", "image"},
+       {"audio", "audio"},
+       {"audio_url", "audio"},
+       {"input_audio", "audio"},
+       {"video", "video"},
+       {"video_url", "video"},
+       {"file", "file"},
+       {"input_file", "file"},
+       {"container_upload", "file"}}};
+  LLM_TRY(const std::string type, type_of(part, path));
+  if (std::ranges::find(kTexts, type) != kTexts.end())
+    return text_at(part, type == "refusal" ? "refusal" : "text", path);
+  if (type == "document") return text_of_document(part, path, place);
+  if (type == "search_result") return text_of(part.value("content", OrderedJson()), path, place);
+  const auto other =
+      std::ranges::find(kOthers, type, &std::pair<std::string_view, std::string_view>::first);
+  if (other != kOthers.end()) return unreadable(other->second, path + ".type", place);
+  if (place.role == "user") {
+    if (!place.chat.unread)
+      place.chat.unread = wrong_field(path + ".type", shown_json(type), "text");
+  }
+  place.chat.notes.ignore(path + "." + type, "left out");
+  return std::string();
+}
+
 Result<std::string> text_of(const OrderedJson& content, const std::string& path,
-                            std::initializer_list<std::string_view> types) {
+                            const TextPlace& place) {
   if (content.is_null()) return std::string();
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array())
     return wrong_field(path, shown_json(content), "a string or an array of parts");
   std::string text;
+  bool was_plain = true;
   for (std::size_t i = 0; i < content.size(); ++i) {
-    const std::string place = at_index(path, i);
-    LLM_TRY(const std::string type, type_of(content[i], place));
-    if (std::ranges::find(types, type) == types.end())
-      return wrong_field(place + ".type", shown_json(type),
-                         fmt::format("{}", fmt::join(types, " or ")));
-    LLM_TRY(const std::string piece, text_at(content[i], "text", place));
+    std::string piece;
+    if (content[i].is_string()) {
+      piece = content[i].get<std::string>();
+    } else {
+      LLM_TRY(piece, text_of_part(content[i], at_index(path, i), place));
+    }
+    const bool is_plain = content[i].is_string() || content[i].contains("text");
+    // What was no text stands on lines of its own.
+    if (!(is_plain && was_plain) && !text.empty() && !piece.empty()) text += "\n";
     text += piece;
+    was_plain = is_plain;
   }
   return text;
 }
@@ -62,6 +123,7 @@ Result<std::string> arguments_at(const OrderedJson& object, const std::string& p
 }
 
 void add_call(RequestedChat& chat, OrderedJson call) {
+  chat.unread.reset();
   last_reply(chat)["tool_calls"].push_back(std::move(call));
 }
 
@@ -72,38 +134,6 @@ void add_result(RequestedChat& chat, const std::string& id, std::string content)
   for (const OrderedJson& earlier : chat.messages)
     for (const OrderedJson& call : earlier.value("tool_calls", OrderedJson::array()))
       if (call["id"] == id) message["name"] = call["function"]["name"];
-}
-
-Status add_tool(const OrderedJson& function, const char* schema_name, const std::string& path,
-                RequestedChat& chat) {
-  LLM_TRY(const std::string name, text_at(function, "name", path));
-  const bool is_name = !name.empty() && name.size() <= 64 && std::ranges::all_of(name, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-' || c == '.';
-  });
-  if (!is_name)
-    return wrong_field(path + ".name", shown_json(name),
-                       "1 to 64 letters, digits, '_', '-' and '.'");
-  OrderedJson tool = {{"name", name}};
-  if (function.contains("description") && !function["description"].is_null()) {
-    LLM_TRY(tool["description"], text_at(function, "description", path));
-  }
-  OrderedJson schema = {{"type", "object"}, {"properties", OrderedJson::object()}};
-  if (function.contains(schema_name) && !function[schema_name].is_null())
-    schema = function[schema_name];
-  if (!schema.is_object())
-    return wrong_field(path + "." + schema_name, shown_json(schema), "a JSON schema of an object");
-  tool["parameters"] = std::move(schema);
-  const OrderedJson strict = function.value("strict", OrderedJson());
-  if (!strict.is_null() && !strict.is_boolean())
-    return wrong_field(path + ".strict", shown_json(strict), "true or false");
-  if (strict == true) tool["strict"] = true;
-  if (!chat.tools.is_array()) chat.tools = OrderedJson::array();
-  for (const OrderedJson& known : chat.tools)
-    if (known["function"]["name"] == name)
-      return wrong_field(path + ".name", shown_json(name), "a name that no other function has");
-  chat.tools.push_back({{"type", "function"}, {"function", std::move(tool)}});
-  return Ok{};
 }
 
 Status read_each(const OrderedJson& list, const std::string& path, std::string_view what,

@@ -6,13 +6,24 @@
 #include <array>
 #include <utility>
 
+#include "tools/llmserve/chat_roles.h"
 #include "tools/llmserve/conversation_parts.h"
 
 namespace llm {
 namespace {
 
 Result<OrderedJson> read_call(const OrderedJson& call, const std::string& path) {
-  LLM_TRY(const std::string type, type_of(call, path));
+  std::string type = "function";
+  if (!call.is_object() || call.contains("type")) {
+    LLM_TRY(type, type_of(call, path));
+  }
+  if (type == "custom") {
+    const OrderedJson custom = call.value("custom", OrderedJson::object());
+    LLM_TRY(std::string id, text_at(call, "id", path));
+    LLM_TRY(std::string name, text_at(custom, "name", path + ".custom"));
+    LLM_TRY(std::string input, text_at(custom, "input", path + ".custom"));
+    return call_json(std::move(id), std::move(name), text_arguments(std::move(input)));
+  }
   const auto function = call.find("function");
   if (type != "function" || function == call.end() || !function->is_object())
     return wrong_field(path, shown_json(call), "a call of type function");
@@ -30,21 +41,21 @@ Status read_chat_message(const OrderedJson& given, const std::string& path, Requ
     return at == given.end() ? nothing : *at;
   };
   for (const auto& [name, value] : given.items()) {
-    static constexpr std::array kRead = {"role",       "content",      "name",
-                                         "tool_calls", "tool_call_id", "reasoning_content"};
-    static constexpr std::array kOfReplies = {"refusal", "annotations", "audio", "function_call"};
-    if (value.is_null() || std::ranges::find(kRead, name) != kRead.end()) continue;
-    const bool is_known = std::ranges::find(kOfReplies, name) != kOfReplies.end();
-    if (is_known && value.is_array() && value.empty()) continue;
-    return wrong_field(path + "." + name, shown_json(value),
-                       is_known ? "nothing there" : "a field of OpenAI's messages");
+    static constexpr std::array kRead = {
+        "role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning"};
+    const bool says_nothing = value.is_null() || (value.is_structured() && value.empty());
+    if (says_nothing || std::ranges::find(kRead, name) != kRead.end()) continue;
+    if (name == "function_call")
+      return wrong_field(path + ".function_call", shown_json(value), "tool_calls in place of it");
+    chat.notes.ignore(path + "." + name);
   }
   const OrderedJson& content = member("content");
   const OrderedJson& calls = member("tool_calls");
   const bool has_calls = calls.is_array() && !calls.empty();
-  if (content.is_null() && !has_calls)
+  if (content.is_null() && !has_calls && role != "assistant")
     return wrong_field(path + ".content", "nothing", "a string or an array of parts");
-  LLM_TRY(std::string text, text_of(content, path + ".content", {"text"}));
+  if (role == "user" || role == "assistant") chat.unread.reset();
+  LLM_TRY(std::string text, text_of(content, path + ".content", {role, chat}));
   if (role == "tool") {
     LLM_TRY(const std::string id, text_at(given, "tool_call_id", path));
     add_result(chat, id, std::move(text));
@@ -59,8 +70,8 @@ Status read_chat_message(const OrderedJson& given, const std::string& path, Requ
                        "an array, of an assistant's message");
   chat.add(is_system ? "system" : role, std::move(text));
   OrderedJson& message = chat.messages.back();
-  if (const OrderedJson& thoughts = member("reasoning_content"); thoughts.is_string())
-    message["reasoning_content"] = thoughts;
+  for (const char* const name : {"reasoning", "reasoning_content"})
+    if (member(name).is_string()) message["reasoning_content"] = member(name);
   for (std::size_t i = 0; has_calls && i < calls.size(); ++i) {
     LLM_TRY(OrderedJson call, read_call(calls[i], at_index(path + ".tool_calls", i)));
     message["tool_calls"].push_back(std::move(call));
@@ -104,12 +115,11 @@ void spell_out(RequestedChat& chat) {
   }
   chat.messages = std::move(plain);
   if (chat.tools.is_null()) return;
-  OrderedJson& first = chat.messages.front();
-  std::string text = tools_text(chat.tools);
-  if (first["role"] == "system")
-    first["content"].get_ref<std::string&>() += "\n\n" + text;
-  else
-    chat.add_system(std::move(text));
+  // Behind the system messages that lead, with which it becomes one.
+  const auto first = std::ranges::find_if(
+      chat.messages, [](const OrderedJson& message) { return message["role"] != "system"; });
+  OrderedJson message = {{"role", "system"}, {"content", tools_text(chat.tools)}};
+  chat.messages.insert(first, std::move(message));
   chat.tools = nullptr;
 }
 
@@ -120,6 +130,7 @@ void RequestedChat::add(std::string_view role, std::string content) {
 }
 
 void RequestedChat::add_system(std::string content) {
+  if (content.empty()) return;
   OrderedJson message = {{"role", "system"}, {"content", std::move(content)}};
   messages.insert(messages.begin(), std::move(message));
 }
@@ -128,20 +139,6 @@ Status read_chat_messages(const OrderedJson& list, const std::string& path, Requ
   return read_each(list, path, "messages", [&](const OrderedJson& given, const std::string& place) {
     return read_chat_message(given, place, chat);
   });
-}
-
-Status read_tools(const OrderedJson& list, const std::string& path, bool is_flat,
-                  RequestedChat& chat) {
-  const auto read = [&](const OrderedJson& tool, const std::string& place) -> Status {
-    LLM_TRY(const std::string type, text_at(tool, "type", place));
-    if (type != "function") return wrong_field(place + ".type", shown_json(type), "function");
-    if (is_flat) return add_tool(tool, "parameters", place, chat);
-    const OrderedJson function = tool.value("function", OrderedJson());
-    if (!function.is_object())
-      return wrong_field(place + ".function", shown_json(function), "an object");
-    return add_tool(function, "parameters", place + ".function", chat);
-  };
-  return read_each(list, path, "functions", read);
 }
 
 JsonSchema chat_message_schema() {
@@ -167,52 +164,17 @@ JsonSchema chat_message_schema() {
             {"name", text}}}};
 }
 
-JsonSchema tools_schema(bool is_flat) {
-  JsonSchema function = {{"type", "object"},
-                         {"required", {"name"}},
-                         {"properties",
-                          {{"name", {{"type", "string"}, {"pattern", "^[a-zA-Z0-9_.-]{1,64}$"}}},
-                           {"description", {{"type", {"string", "null"}}}},
-                           {"parameters", {{"type", {"object", "null"}}}},
-                           {"strict", {{"type", {"boolean", "null"}}}}}}};
-  const JsonSchema type = {{"const", "function"}};
-  if (!is_flat) {
-    function = {{"type", "object"},
-                {"required", {"type", "function"}},
-                {"properties", {{"type", type}, {"function", function}}}};
-  } else {
-    function["properties"]["type"] = type;
-    function["required"].push_back("type");
-  }
-  return array_of(std::move(function));
-}
-
-Status read_tool_choice(const OrderedJson& choice, const std::string& path, RequestedChat& chat) {
-  using Kind = ToolChoice::Kind;
-  if (choice.is_object()) {
-    const OrderedJson function = choice.value("function", OrderedJson(choice));
-    if (choice.value("type", OrderedJson()) != "function" || !function.is_object())
-      return wrong_field(path, shown_json(choice), "the name of a function");
-    LLM_TRY(chat.choice.name, text_at(function, "name", path));
-    chat.choice.kind = Kind::kNamed;
-    return Ok{};
-  }
-  for (const auto& [word, kind] : {std::pair("auto", Kind::kAuto), std::pair("none", Kind::kNone),
-                                   std::pair("required", Kind::kRequired)}) {
-    if (choice != word) continue;
-    chat.choice.kind = kind;
-    return Ok{};
-  }
-  return wrong_field(path, shown_json(choice), "auto, none, required or a function");
-}
-
 Status check_chat(RequestedChat& chat, const std::string& path) {
   using Kind = ToolChoice::Kind;
   if (chat.messages.empty()) return wrong_field(path, "[]", "an array of messages");
-  const auto& last = chat.messages.back()["role"];
-  if (last != "user" && last != "tool") {
-    return wrong_field(at_index(path, chat.messages.size() - 1) + ".role", shown_json(last),
-                       "user or tool: a reply is asked for");
+  if (chat.unread) return *chat.unread;
+  if (chat.choice.allowed && chat.tools.is_array()) {
+    OrderedJson kept = OrderedJson::array();
+    for (OrderedJson& tool : chat.tools)
+      if (std::ranges::count(*chat.choice.allowed,
+                             tool["function"]["name"].get_ref<const std::string&>()) > 0)
+        kept.push_back(std::move(tool));
+    chat.tools = std::move(kept);
   }
   const bool has_tools = chat.tools.is_array() && !chat.tools.empty();
   if (!has_tools) chat.tools = nullptr;
@@ -227,8 +189,10 @@ Status check_chat(RequestedChat& chat, const std::string& path) {
   return wrong_field("tool_choice", shown_json(chat.choice.name), "a function of tools");
 }
 
-void adapt_chat(const ReplyFormat& format, RequestedChat& chat) {
-  if (!format.knows_tools) return spell_out(chat);
+void adapt_chat(const ReplyFormat& format, const ChatRoles& roles, RequestedChat& chat) {
+  if (!format.knows_tools) spell_out(chat);
+  place_messages(roles, chat);
+  if (!format.knows_tools) return;
   for (OrderedJson& message : chat.messages) {
     if (!message.contains("tool_calls")) continue;
     if (format.null_content && message["content"] == "") message["content"] = nullptr;

@@ -1,20 +1,36 @@
 #pragma once
 
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "base/result.h"
 #include "engine/chat/reply_format.h"
 #include "tools/llmserve/json_fields.h"
+#include "tools/llmserve/request_notes.h"
 
 namespace llm {
+
+/// A function that clients call otherwise than the model does, or whose arguments they have in
+/// another shape.
+struct ToolOrigin {
+  std::string name = {};        ///< the client's
+  std::string name_space = {};  ///< in which that name stands; empty: none
+  bool takes_text = false;      ///< one text in place of arguments: the argument `input`
+};
+/// By the names that the model knows; others are called the same everywhere.
+using ToolOrigins = std::map<std::string, ToolOrigin>;
 
 /// Which functions a reply must or may call.
 struct ToolChoice {
   enum class Kind { kAuto, kNone, kRequired, kNamed };
   Kind kind = Kind::kAuto;
   std::string name = {};  ///< of kNamed
+  /// The functions that may be called at all; none: all of them.
+  std::optional<std::vector<std::string>> allowed = {};
 };
 
 /// A conversation as every API's is read: OpenAI's messages, whose content is text or null and
@@ -26,6 +42,13 @@ struct RequestedChat {
   ToolChoice choice = {};
   bool parallel_calls = true;
   OrderedJson variables = OrderedJson::object();  ///< for the template
+  ToolOrigins origins = {};
+  /// The reply's beginning is the last message, which is the assistant's: what is asked for is how
+  /// it goes on.
+  bool continues_reply = false;
+  RequestNotes notes = {};
+  /// The user's last message shows what no model here reads, and nobody has answered to it.
+  std::optional<Error> unread = {};
 
   void add(std::string_view role, std::string content);
   /// The system message: before all others.
@@ -60,13 +83,16 @@ Status read_anthropic_tools(const OrderedJson& list, const std::string& path, Re
 Status read_anthropic_choice(const OrderedJson& choice, const std::string& path,
                              RequestedChat& chat);
 
-/// What every API asks of it: functions that are chosen exist, and an answer is due. Functions that
-/// shall not be called are left out.
+/// What every API asks of it: functions that are chosen exist, there is a message, and the user's
+/// last one is text. Functions that shall not be called are left out.
 /// @param path  where the messages stand
 Status check_chat(RequestedChat& chat, const std::string& path);
 
-/// Makes it what the template takes: calls with arguments as it wants them; where the template does
-/// not know of functions, texts that say the same (usual_reply_format()).
-void adapt_chat(const ReplyFormat& format, RequestedChat& chat);
+struct ChatRoles;
+
+/// Makes it what the template takes: messages where it has room for them (place_messages()), calls
+/// with arguments as it wants them; where the template does not know of functions, texts that say
+/// the same (usual_reply_format()).
+void adapt_chat(const ReplyFormat& format, const ChatRoles& roles, RequestedChat& chat);
 
 }  // namespace llm

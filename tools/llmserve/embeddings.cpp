@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "tools/llmserve/foreign_fields.h"
+
 namespace llm {
 namespace {
 
@@ -23,6 +25,8 @@ class EmbeddingsWriter : public AnswerWriter {
       : AnswerWriter(served, request, "") {}
 
   std::string whole(std::span<const ServedText> texts) const override {
+    if (request_.shape == AnswerShape::kOllamaEmbedding)
+      return json_text(AnswerJson{{"embedding", texts[0].embedding}}) + "\n";
     const bool is_ollama = request_.shape == AnswerShape::kOllamaEmbed;
     AnswerJson list = AnswerJson::array();
     for (const ServedText& text : texts) {
@@ -67,6 +71,7 @@ Result<AnswerRequest> embeddings_of(const RequestBody& body, AnswerShape shape,
     return error;
   }
   AnswerRequest request;
+  request.notes = body.chat.notes;
   request.shape = shape;
   request.as_base64 = body.as_base64;
   request.embedding = EmbeddingOptions{*pooling, body.dimensions.value_or(0)};
@@ -82,14 +87,33 @@ Result<AnswerRequest> embeddings_of(const RequestBody& body, AnswerShape shape,
   return request;
 }
 
-void add_embedding(JsonFields& fields, const ServedModel* served, RequestBody& body) {
+void add_embedding(JsonFields& fields, const ServedModel* served, RequestBody& body,
+                   bool is_needed) {
   add_model(fields);
-  fields.value("input", prompts_schema(), JsonFields::keep(&body.prompt))
-      .needed(std::string(kPromptNeed));
+  JsonFields::Field& input =
+      fields.value("input", prompts_schema(), JsonFields::keep(&body.prompt));
+  if (is_needed) input.needed(std::string(kPromptNeed));
   fields.integer("dimensions", &body.dimensions, 1,
                  served == nullptr ? std::numeric_limits<std::int32_t>::max()
                                    : static_cast<std::int64_t>(served->model->config().d_model),
                  "Leading values that are wanted; the length is 1 without the others.");
+}
+
+/// Texts that are longer than the context are cut.
+void cut_prompts(AnswerRequest& request, const ServedModel& served) {
+  for (Prompt& prompt : request.prompts) {
+    if (prompt.ids.size() <= served.context) continue;
+    const VocabSpec& spec = served.tokenizer().spec();
+    prompt.ids.resize(served.context);
+    if (spec.add_eos && spec.eos) prompt.ids.back() = *spec.eos;
+  }
+}
+
+/// For a request that embeds nothing: clients load a model by it.
+AnswerRequest nothing_embedded(OrderedJson answer) {
+  AnswerRequest request;
+  request.at_once = std::move(answer);
+  return request;
 }
 
 }  // namespace
@@ -108,7 +132,7 @@ std::string base64_of(std::span<const float> values) {
 
 JsonFields embedding_fields(const ServedModel* served, RequestBody& body) {
   JsonFields fields;
-  add_embedding(fields, served, body);
+  add_embedding(fields, served, body, /*is_needed=*/true);
   fields.value(
       "encoding_format", {{"enum", {"float", "base64"}}, {"default", "float"}},
       [&body](const OrderedJson& value, const std::string& path) -> Status {
@@ -118,23 +142,47 @@ JsonFields embedding_fields(const ServedModel* served, RequestBody& body) {
         return Ok{};
       },
       "base64: the values as little-endian 32-bit floats.");
-  fields.text("user", &body.user, "Taken without effect.");
+  add_foreign_fields(fields, kEmbeddingBody);
+  fields.tolerate(&body.chat.notes, effective_fields);
   return fields;
 }
 
 JsonFields ollama_embed_fields(const ServedModel* served, RequestBody& body) {
   JsonFields fields;
-  add_embedding(fields, served, body);
+  add_embedding(fields, served, body, /*is_needed=*/false);
   fields.flag("truncate", &body.truncate, "Cut a text that is longer than the context.");
-  fields.ignored({"options", "keep_alive"});
+  add_foreign_fields(fields, kOllamaEmbedBody);
+  fields.tolerate(&body.chat.notes, effective_fields);
   return fields;
+}
+
+JsonFields ollama_embedding_fields(const ServedModel*, RequestBody& body) {
+  JsonFields fields;
+  add_model(fields);
+  fields.value("prompt", {{"type", "string"}}, JsonFields::keep(&body.prompt));
+  fields.ignored({"options"});
+  add_foreign_fields(fields, kOllamaEmbedBody);
+  fields.tolerate(&body.chat.notes, effective_fields);
+  return fields;
+}
+
+Result<AnswerRequest> parse_ollama_embedding(const OrderedJson& json, const ServedModel& served) {
+  RequestBody body;
+  LLM_RETURN_IF_ERROR(ollama_embedding_fields(&served, body).read(json));
+  if (body.prompt == nullptr || *body.prompt == "")
+    return nothing_embedded({{"embedding", OrderedJson::array()}});
+  if (!body.prompt->is_string()) return wrong_field("prompt", shown_json(*body.prompt), "a string");
+  LLM_TRY(AnswerRequest request, embeddings_of(body, AnswerShape::kOllamaEmbedding, served));
+  cut_prompts(request, served);
+  LLM_RETURN_IF_ERROR(check_lengths(request, served, "prompt"));
+  return request;
 }
 
 Result<AnswerRequest> parse_embeddings(const OrderedJson& json, const ServedModel& served) {
   RequestBody body;
   LLM_RETURN_IF_ERROR(embedding_fields(&served, body).read(json));
   LLM_TRY(AnswerRequest request, embeddings_of(body, AnswerShape::kEmbeddings, served));
-  LLM_RETURN_IF_ERROR(check_lengths(request, served, false, "input"));
+  LLM_RETURN_IF_ERROR(check_lengths(request, served, "input"));
   return request;
 }
 
@@ -142,14 +190,15 @@ Result<AnswerRequest> parse_ollama_embed(const OrderedJson& json, const ServedMo
   RequestBody body;
   body.truncate = true;
   LLM_RETURN_IF_ERROR(ollama_embed_fields(&served, body).read(json));
+  if (body.prompt == nullptr || (body.prompt->is_array() && body.prompt->empty()))
+    return nothing_embedded({{"model", served.id},
+                             {"embeddings", OrderedJson::array()},
+                             {"total_duration", 0},
+                             {"load_duration", 0},
+                             {"prompt_eval_count", 0}});
   LLM_TRY(AnswerRequest request, embeddings_of(body, AnswerShape::kOllamaEmbed, served));
-  for (Prompt& prompt : request.prompts) {
-    if (!body.truncate || prompt.ids.size() <= served.context) continue;
-    const VocabSpec& spec = served.tokenizer().spec();
-    prompt.ids.resize(served.context);
-    if (spec.add_eos && spec.eos) prompt.ids.back() = *spec.eos;
-  }
-  LLM_RETURN_IF_ERROR(check_lengths(request, served, false, "input"));
+  if (body.truncate) cut_prompts(request, served);
+  LLM_RETURN_IF_ERROR(check_lengths(request, served, "input"));
   return request;
 }
 

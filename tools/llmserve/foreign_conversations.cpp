@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <utility>
 
 #include "tools/llmserve/conversation_parts.h"
@@ -10,34 +11,98 @@
 namespace llm {
 namespace {
 
+/// Adds a call that a client's program answered, or will.
+/// @param arguments  of the function of that name
+Status add_item_call(const OrderedJson& item, const std::string& path, std::string arguments,
+                     RequestedChat& chat) {
+  LLM_TRY(std::string id, text_at(item, "call_id", path));
+  LLM_TRY(std::string name, called_name(item, path));
+  add_call(chat, call_json(std::move(id), std::move(name), std::move(arguments)));
+  return Ok{};
+}
+
+/// What a call gave: a text, parts, or JSON of its own.
+Status add_item_result(const OrderedJson& item, const std::string& path, RequestedChat& chat) {
+  LLM_TRY(const std::string id, text_at(item, "call_id", path));
+  const OrderedJson output = item.value("output", OrderedJson(""));
+  if (output.is_object()) {
+    add_result(chat, id, json_text(output));
+    return Ok{};
+  }
+  LLM_TRY(std::string text, text_of(output, path + ".output", {"tool", chat}));
+  add_result(chat, id, std::move(text));
+  return Ok{};
+}
+
+/// Items of tools that have a type of their own ("local_shell_call"): where they name a call, they
+/// are calls of a function called as the tool. What a vendor's servers did by themselves is left
+/// out.
+Status read_other_item(const OrderedJson& item, const std::string& type, const std::string& path,
+                       RequestedChat& chat) {
+  static constexpr std::string_view kCall = "_call";
+  static constexpr std::string_view kOutput = "_call_output";
+  const bool has_id = item.value("call_id", OrderedJson()).is_string();
+  if (type.ends_with(kOutput) && has_id) return add_item_result(item, path, chat);
+  if (type.ends_with(kCall) && has_id) {
+    OrderedJson called = item;
+    called["name"] = type.substr(0, type.size() - kCall.size());
+    const char* const member = item.contains("action") ? "action" : "operation";
+    const OrderedJson arguments = item.value(member, OrderedJson::object());
+    if (arguments.is_object()) return add_item_call(called, path, json_text(arguments), chat);
+  }
+  if (type == "item_reference")
+    return wrong_field(path + ".type", "\"item_reference\"", "the item itself: nothing is kept");
+  chat.notes.ignore(path + "." + type, "left out");
+  return Ok{};
+}
+
 /// An item of /v1/responses' input.
 Status read_item(const OrderedJson& item, const std::string& path, RequestedChat& chat) {
-  const std::string type =
-      item.contains("type") ? item.value("type", OrderedJson("")).dump() : "\"message\"";
-  if (type == "\"reasoning\"") return Ok{};  // of OpenAI's models; no other reads it
-  if (type == "\"function_call\"") {
-    LLM_TRY(std::string id, text_at(item, "call_id", path));
-    LLM_TRY(std::string name, text_at(item, "name", path));
+  std::string type = "message";
+  if (item.contains("type")) {
+    LLM_TRY(type, text_at(item, "type", path));
+  }
+  if (type == "reasoning") return Ok{};  // of OpenAI's models; no other reads it
+  if (type == "function_call") {
     LLM_TRY(std::string arguments, arguments_at(item, path));
-    add_call(chat, call_json(std::move(id), std::move(name), std::move(arguments)));
-    return Ok{};
+    return add_item_call(item, path, std::move(arguments), chat);
   }
-  if (type == "\"function_call_output\"") {
-    LLM_TRY(const std::string id, text_at(item, "call_id", path));
-    LLM_TRY(std::string output, text_of(item.value("output", OrderedJson("")), path + ".output",
-                                        {"input_text", "output_text"}));
-    add_result(chat, id, std::move(output));
-    return Ok{};
+  if (type == "custom_tool_call") {
+    LLM_TRY(std::string input, text_at(item, "input", path));
+    return add_item_call(item, path, text_arguments(std::move(input)), chat);
   }
-  if (type != "\"message\"")
-    return wrong_field(path + ".type", type, "message, function_call or function_call_output");
+  if (type == "function_call_output" || type == "custom_tool_call_output")
+    return add_item_result(item, path, chat);
+  if (type != "message") return read_other_item(item, type, path, chat);
   LLM_TRY(const std::string role, text_at(item, "role", path));
-  LLM_TRY(std::string text, text_of(item.value("content", OrderedJson()), path + ".content",
-                                    {"input_text", "output_text", "text"}));
   const bool is_system = role == "system" || role == "developer";
   if (!is_system && role != "user" && role != "assistant")
     return wrong_field(path + ".role", shown_json(role), "system, developer, user or assistant");
+  if (role == "user" || role == "assistant") chat.unread.reset();
+  LLM_TRY(std::string text,
+          text_of(item.value("content", OrderedJson()), path + ".content", {role, chat}));
   chat.add(is_system ? "system" : role, std::move(text));
+  return Ok{};
+}
+
+/// Blocks of /v1/messages that stand between a message's texts.
+/// @param flush  makes a message of the text so far
+Status read_call_block(const OrderedJson& block, const std::string& type, const std::string& path,
+                       const std::function<void()>& flush, RequestedChat& chat) {
+  if (type == "tool_result") {
+    LLM_TRY(const std::string id, text_at(block, "tool_use_id", path));
+    LLM_TRY(std::string result,
+            text_of(block.value("content", OrderedJson()), path + ".content", {"tool", chat}));
+    flush();
+    add_result(chat, id, std::move(result));
+    return Ok{};
+  }
+  LLM_TRY(std::string id, text_at(block, "id", path));
+  LLM_TRY(std::string name, text_at(block, "name", path));
+  const OrderedJson input = block.value("input", OrderedJson());
+  if (!input.is_object()) return wrong_field(path + ".input", shown_json(input), "an object");
+  flush();
+  add_call(chat, call_json(std::move(id), std::move(name), json_text(input)));
   return Ok{};
 }
 
@@ -45,34 +110,19 @@ Status read_item(const OrderedJson& item, const std::string& path, RequestedChat
 Status read_block(const OrderedJson& block, const std::string& role, const std::string& path,
                   std::string& text, RequestedChat& chat) {
   LLM_TRY(const std::string type, text_at(block, "type", path));
-  const auto flush = [&] {
-    if (!text.empty()) chat.add(role, std::exchange(text, ""));
-  };
-  if (type == "text") {
-    LLM_TRY(const std::string piece, text_at(block, "text", path));
-    text += piece;
-    return Ok{};
+  const bool is_reply = role == "assistant";
+  if (is_reply && (type == "thinking" || type == "redacted_thinking")) return Ok{};
+  if (type == (is_reply ? "tool_use" : "tool_result")) {
+    const auto flush = [&] {
+      if (!text.empty()) chat.add(role, std::exchange(text, ""));
+    };
+    return read_call_block(block, type, path, flush, chat);
   }
-  if ((type == "thinking" || type == "redacted_thinking") && role == "assistant") return Ok{};
-  if (type == "tool_use" && role == "assistant") {
-    LLM_TRY(std::string id, text_at(block, "id", path));
-    LLM_TRY(std::string name, text_at(block, "name", path));
-    const OrderedJson input = block.value("input", OrderedJson());
-    if (!input.is_object()) return wrong_field(path + ".input", shown_json(input), "an object");
-    flush();
-    add_call(chat, call_json(std::move(id), std::move(name), json_text(input)));
-    return Ok{};
-  }
-  if (type == "tool_result" && role == "user") {
-    LLM_TRY(const std::string id, text_at(block, "tool_use_id", path));
-    LLM_TRY(std::string result,
-            text_of(block.value("content", OrderedJson()), path + ".content", {"text"}));
-    flush();
-    add_result(chat, id, std::move(result));
-    return Ok{};
-  }
-  return wrong_field(path + ".type", shown_json(type),
-                     role == "user" ? "text or tool_result" : "text, thinking or tool_use");
+  LLM_TRY(const std::string piece, text_of_part(block, path, {role, chat}));
+  if (type != "text" && !text.empty() && !piece.empty()) text += "\n";
+  text += piece;
+  if (type != "text" && !piece.empty()) text += "\n";
+  return Ok{};
 }
 
 }  // namespace
@@ -93,10 +143,11 @@ Status read_ollama_messages(const OrderedJson& list, const std::string& path, Re
   const auto id_of = [](std::size_t n) { return fmt::format("call{:05}", n); };
   const auto read = [&](const OrderedJson& given, const std::string& place) -> Status {
     LLM_TRY(const std::string role, text_at(given, "role", place));
+    if (role == "user" || role == "assistant") chat.unread.reset();
     LLM_TRY(std::string text,
-            text_of(given.value("content", OrderedJson()), place + ".content", {}));
+            text_of(given.value("content", OrderedJson()), place + ".content", {role, chat}));
     if (const OrderedJson images = given.value("images", OrderedJson()); !images.empty())
-      return wrong_field(place + ".images", shown_json(images), "none");
+      text += (text.empty() ? "" : "\n") + unreadable("image", place + ".images", {role, chat});
     if (role == "tool") {
       // Results come in the order of the calls.
       add_result(chat, id_of(n_results++), std::move(text));
@@ -105,6 +156,8 @@ Status read_ollama_messages(const OrderedJson& list, const std::string& path, Re
     if (role != "system" && role != "user" && role != "assistant")
       return wrong_field(place + ".role", shown_json(role), "system, user, assistant or tool");
     chat.add(role, std::move(text));
+    const OrderedJson thoughts = given.value("thinking", OrderedJson());
+    if (thoughts.is_string()) chat.messages.back()["reasoning_content"] = thoughts;
     const OrderedJson calls = given.value("tool_calls", OrderedJson());
     for (std::size_t c = 0; c < calls.size(); ++c) {
       const std::string at = at_index(place + ".tool_calls", c) + ".function";
@@ -126,8 +179,9 @@ Status read_anthropic_messages(const OrderedJson& list, const std::string& path,
                                RequestedChat& chat) {
   const auto read = [&](const OrderedJson& given, const std::string& place) -> Status {
     LLM_TRY(const std::string role, text_at(given, "role", place));
-    if (role != "user" && role != "assistant")
-      return wrong_field(place + ".role", shown_json(role), "user or assistant");
+    if (role != "user" && role != "assistant" && role != "system")
+      return wrong_field(place + ".role", shown_json(role), "user, assistant or system");
+    if (role == "user" || role == "assistant") chat.unread.reset();
     const OrderedJson content = given.value("content", OrderedJson());
     std::string text = content.is_string() ? content.get<std::string>() : "";
     const std::size_t n_before = chat.messages.size();
@@ -144,20 +198,9 @@ Status read_anthropic_messages(const OrderedJson& list, const std::string& path,
 
 Status read_anthropic_system(const OrderedJson& system, const std::string& path,
                              RequestedChat& chat) {
-  LLM_TRY(std::string text, text_of(system, path, {"text"}));
+  LLM_TRY(std::string text, text_of(system, path, {"system", chat}));
   chat.add_system(std::move(text));
   return Ok{};
-}
-
-Status read_anthropic_tools(const OrderedJson& list, const std::string& path, RequestedChat& chat) {
-  const auto read = [&](const OrderedJson& tool, const std::string& place) -> Status {
-    const OrderedJson type = tool.value("type", OrderedJson("custom"));
-    if (type != "custom" && !type.is_null())
-      return wrong_field(place + ".type", shown_json(type),
-                         "custom: functions of the client's own");
-    return add_tool(tool, "input_schema", place, chat);
-  };
-  return read_each(list, path, "tools", read);
 }
 
 Status read_anthropic_choice(const OrderedJson& choice, const std::string& path,

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <boost/asio/ip/address.hpp>
 #include <boost/beast/core/string.hpp>
+#include <charconv>
+#include <cstdint>
 #include <span>
 
 #include "base/sha256.h"
@@ -18,13 +20,30 @@ namespace {
 using boost::asio::ip::address;
 using boost::beast::iequals;
 
-/// "name:8080" and "[::1]:8080" without port and brackets.
-std::string_view without_port(std::string_view host) {
-  if (host.starts_with('[')) {
-    const std::size_t end = host.find(']');
-    return end == std::string_view::npos ? host : host.substr(1, end - 1);
+/// "name:8080", "[::1]:8080", or either without a port.
+struct HostText {
+  std::string_view name;  ///< without brackets
+  std::optional<unsigned> port = std::nullopt;
+};
+
+/// Nothing for a port that is no number in 1..65535. An empty one is none (RFC 3986, 3.2.3).
+std::optional<HostText> parse_host(std::string_view text) {
+  HostText host{.name = text.substr(0, text.find(':'))};
+  std::string_view rest = text.substr(host.name.size());
+  if (text.starts_with('[')) {
+    const std::size_t end = text.find(']');
+    if (end == std::string_view::npos) return std::nullopt;
+    host.name = text.substr(1, end - 1);
+    rest = text.substr(end + 1);
   }
-  return host.substr(0, host.find(':'));
+  if (rest.empty() || rest == ":") return host;
+  const char* const end = rest.data() + rest.size();
+  unsigned port = 0;
+  if (rest.front() != ':' || rest.size() > 6 ||
+      std::from_chars(rest.data() + 1, end, port).ptr != end || port == 0 || port > UINT16_MAX)
+    return std::nullopt;
+  host.port = port;
+  return host;
 }
 
 /// The address that a text spells, those of IPv4 inside IPv6 as themselves.
@@ -34,6 +53,11 @@ std::optional<address> address_of(std::string_view text) {
   if (failure) return std::nullopt;
   if (!found.is_v6() || !found.to_v6().is_v4_mapped()) return found;
   return boost::asio::ip::make_address_v4(boost::asio::ip::v4_mapped, found.to_v6());
+}
+
+/// A name of --allow-host, which may be an address of IPv6 without brackets.
+std::optional<HostText> parse_listed(std::string_view text) {
+  return address_of(text) ? HostText{.name = text} : parse_host(text);
 }
 
 /// Takes as long wherever the texts differ, also in length, so that nothing of a key is told.
@@ -58,10 +82,12 @@ std::optional<std::string_view> authority_of(std::string_view origin) {
 
 Result<Gate> Gate::create(GateOptions options) {
   for (const std::string& host : options.hosts) {
-    if (host.empty() || host.find_first_of("/?# @*") != std::string::npos)
-      return usage_error(
-          "--allow-host",
-          fmt::format("found {}, need a name, such as llm.example.org", llm::quoted(host)));
+    const auto parsed = parse_listed(host);
+    if (!parsed || parsed->name.empty() || host.find_first_of("/?# @*") != std::string::npos)
+      return usage_error("--allow-host",
+                         fmt::format("found {}, need a name, such as llm.example.org, or a name "
+                                     "with a port",
+                                     llm::quoted(host)));
   }
   for (const std::string& origin : options.origins) {
     if (origin != "*" && origin != "null" && !authority_of(origin))
@@ -72,21 +98,29 @@ Result<Gate> Gate::create(GateOptions options) {
   return Gate(std::move(options));
 }
 
-bool Gate::allows_host(const HttpRequest& head) const {
-  std::string_view name = without_port(head.host);
+bool Gate::is_own_name(std::string_view name, std::string_view reached) const {
   if (const auto at = address_of(name)) {
-    if (at->is_loopback() || at == address_of(head.reached)) return true;
+    if (at->is_loopback() || at == address_of(reached)) return true;
   } else {
-    if (name.ends_with('.')) name.remove_suffix(1);
     constexpr std::string_view kLocal = ".localhost";
     if (iequals(name, kLocal.substr(1))) return true;
     if (name.size() > kLocal.size() && iequals(name.substr(name.size() - kLocal.size()), kLocal))
       return true;
   }
-  const auto is_name = [name](const std::string& host) {
-    return iequals(name, host) || iequals(name, without_port(host));
-  };
-  return is_name(options_.host) || std::ranges::any_of(options_.hosts, is_name);
+  return iequals(name, options_.host);
+}
+
+bool Gate::allows_host(const HttpRequest& head) const {
+  auto host = parse_host(head.host);
+  if (!host) return false;
+  if (host->name.ends_with('.')) host->name.remove_suffix(1);
+  if (is_own_name(host->name, head.reached) && host->port.value_or(head.port) == head.port)
+    return true;
+  return std::ranges::any_of(options_.hosts, [&host](const std::string& text) {
+    const auto listed = parse_listed(text);
+    return listed && iequals(host->name, listed->name) &&
+           (!listed->port || listed->port == host->port);
+  });
 }
 
 bool Gate::is_listed(std::string_view origin) const {
@@ -97,9 +131,9 @@ bool Gate::is_listed(std::string_view origin) const {
 
 std::optional<HttpAnswer> Gate::refuse(const HttpRequest& head) const {
   if (!allows_host(head)) {
-    return error_answer(403, fmt::format("Host: found {}, need a name of this server; --allow-host "
-                                         "NAME allows another one",
-                                         llm::quoted(head.host)));
+    return error_answer(403, fmt::format("Host: found {}, need a name of this server, with port {} "
+                                         "or none; --allow-host NAME[:PORT] allows another one",
+                                         llm::quoted(head.host), head.port));
   }
   if (head.origin.empty() || is_listed(head.origin)) return std::nullopt;
   const auto authority = authority_of(head.origin);

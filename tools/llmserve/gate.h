@@ -13,9 +13,10 @@ namespace llm {
 
 /// Whom a server answers, besides clients of this machine.
 struct GateOptions {
-  std::string api_key;             ///< what clients must send; empty: nothing
-  std::string host;                ///< what it listens on, a name or an address
-  std::vector<std::string> hosts;  ///< names that it may be reached by besides
+  std::string api_key;  ///< what clients must send; empty: nothing
+  std::string host;     ///< what it listens on, a name or an address
+  /// Names that it may be reached by besides: "llm.example.org" by any port, "a.example:9000"
+  std::vector<std::string> hosts;
   std::vector<std::string>
       origins;  ///< sites whose pages may ask: "https://a.example", "null", "*"
 };
@@ -31,8 +32,8 @@ class Gate {
 
   /// The answer to a request by a name, or of a site's page, that is not allowed: 403 naming the
   /// option. Allowed names: "localhost" and those that end in ".localhost", loopback addresses, the
-  /// address that the client reached, `host` and `hosts`; with any port. Allowed sites: the one of
-  /// the request's own Host, and `origins`.
+  /// address that the client reached and `host`, each with the port that it reached or without one;
+  /// and `hosts`. Allowed sites: the one of the request's own Host, and `origins`.
   std::optional<HttpAnswer> refuse(const HttpRequest& head) const;
   bool has_key(const HttpRequest& head) const;
 
@@ -44,6 +45,7 @@ class Gate {
  private:
   explicit Gate(GateOptions options) : options_(std::move(options)) {}
 
+  bool is_own_name(std::string_view name, std::string_view reached) const;
   bool allows_host(const HttpRequest& head) const;
   bool is_listed(std::string_view origin) const;
 

@@ -1,6 +1,7 @@
 #include "tools/llmserve/http_connection.h"
 
 #include <fmt/core.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <boost/asio/write.hpp>
@@ -61,14 +62,23 @@ class HttpConnection::Exchange final : public HttpExchange {
   void end() override { send(may_chunk_ ? "0\r\n\r\n" : "", true); }
   void set_on_gone(std::function<void()> on_gone) override { on_gone_ = std::move(on_gone); }
   void set_note(std::string note) override { note_ = std::move(note); }
+  void give_up() noexcept override {
+    if (const auto connection = connection_) connection->give_up();
+  }
+  Lost lost() const override { return lost_; }
 
   /// The answer is sent.
   void finish() { finish(status_); }
   /// It never will be.
-  void client_gone() {
+  void client_gone() noexcept { drop(kClientGone); }
+  /// Whoever makes the answer may stop.
+  void drop(int status) noexcept {
     const auto on_gone = std::exchange(on_gone_, nullptr);
-    finish(kClientGone);
-    if (on_gone) on_gone();
+    finish(status);
+    try {
+      if (on_gone) on_gone();
+    } catch (const std::exception&) {  // memory; what is still made for it ends by itself
+    }
   }
 
  private:
@@ -78,9 +88,12 @@ class HttpConnection::Exchange final : public HttpExchange {
     answer.headers.insert(answer.headers.end(), headers.begin(), headers.end());
     return http_head(answer, connection_->keep_alive_, framing);
   }
-  void finish(int status) {
+  void finish(int status) noexcept {
     const std::chrono::duration<double> taken = Clock::now() - started_;
-    connection_->shared_.handlers.log(request_, {status, sent_bytes_, taken.count(), note_});
+    try {
+      connection_->shared_.handlers.log(request_, {status, sent_bytes_, taken.count(), note_});
+    } catch (const std::exception&) {  // memory; a line of the log is lost
+    }
     connection_.reset();
     on_gone_ = nullptr;
   }
@@ -96,13 +109,13 @@ class HttpConnection::Exchange final : public HttpExchange {
   int status_ = 0;  ///< 0: nothing is sent yet
   std::uint64_t sent_bytes_ = 0;
   Clock::time_point started_ = Clock::now();
+  Lost lost_ = std::make_shared<std::atomic<bool>>(false);
   std::function<void()> on_gone_;
   std::string note_;
 };
 
 HttpConnection::HttpConnection(HttpShared& shared, asio::ip::tcp::socket socket)
     : shared_(shared), stream_(std::move(socket)), buffer_(shared.limits.ahead_bytes + 2 * kPiece) {
-  shared_.connections.insert(this);
   Failure ignored;
   stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
   stream_.socket().set_option(asio::socket_base::keep_alive(true), ignored);
@@ -111,11 +124,53 @@ HttpConnection::HttpConnection(HttpShared& shared, asio::ip::tcp::socket socket)
   if (!ignored) client_ = remote.address().to_string(ignored);
   const auto local = stream_.socket().local_endpoint(ignored);
   if (!ignored) reached_ = local.address().to_string(ignored);
+  if (!ignored) port_ = local.port();
+  shared_.connections.insert(this);  // last: where anything throws, nobody takes it out
 }
 
 HttpConnection::~HttpConnection() {
   shared_.connections.erase(this);
   if (shared_.connections.empty() && shared_.on_empty) shared_.on_empty();
+}
+
+template <typename Step>
+void HttpConnection::guard(const Step& step) noexcept {
+  try {
+    step();
+  } catch (const std::exception& what) {
+    shared_.tell_fault(what);
+    give_up();
+  }
+}
+
+template <typename Step>
+auto HttpConnection::next(Step step) {
+  return [self = shared_from_this(), step](Failure failure, std::size_t n) {
+    self->guard([&] { step(*self, failure, n); });
+  };
+}
+
+void HttpConnection::give_up_lost() noexcept {
+  const auto exchange = exchange_.lock();
+  if (exchange != nullptr && exchange->lost()->exchange(false)) give_up();
+}
+
+void HttpConnection::give_up() noexcept {
+  if (is_closed_) return;
+  const auto self = weak_from_this().lock();  // the exchange may have been the last that holds it
+  const bool answers = !std::exchange(has_answered_, true);
+  keep_alive_ = false;
+  if (answers)
+    ::send(stream_.socket().native_handle(), kNoMemory.data(), kNoMemory.size(),
+           MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (const auto exchange = exchange_.lock()) exchange->drop(answers ? 503 : kClientGone);
+  exchange_.reset();
+  ended_.reset();
+  try {
+    if (answers) return follow(Then::kLinger);
+  } catch (const std::exception&) {
+  }
+  close();
 }
 
 void HttpConnection::drain() {
@@ -125,11 +180,14 @@ void HttpConnection::drain() {
 void HttpConnection::read_request() {
   is_idle_ = true;
   has_end_ = false;
+  has_answered_ = false;
   head_ = {};
   if (buffer_.size() == 0 && buffer_.capacity() > kPiece) buffer_.shrink_to_fit();
   reader_.emplace(shared_.limits);
-  stream_.expires_after(shared_.limits.patience);
-  parse();
+  guard([this] {
+    stream_.expires_after(shared_.limits.patience);
+    parse();
+  });
 }
 
 void HttpConnection::parse() {
@@ -147,11 +205,11 @@ void HttpConnection::parse() {
 
 void HttpConnection::read_more() {
   const auto bytes = buffer_.prepare(std::clamp(buffer_.size(), kLeastRead, kPiece));
-  stream_.async_read_some(bytes, [self = shared_from_this()](Failure failure, std::size_t n) {
-    if (failure) return self->close();
-    self->buffer_.commit(n);
-    self->parse();
-  });
+  stream_.async_read_some(bytes, next([](HttpConnection& self, Failure failure, std::size_t n) {
+                            if (failure) return self.close();
+                            self.buffer_.commit(n);
+                            self.parse();
+                          }));
 }
 
 void HttpConnection::on_broken() {
@@ -171,6 +229,7 @@ void HttpConnection::take_head() {
   head_ = request_of(reader_->header());
   head_.client = client_;
   head_.reached = reached_;
+  head_.port = port_;
 }
 
 void HttpConnection::on_header() {
@@ -183,18 +242,20 @@ void HttpConnection::on_header() {
   if (!beast::iequals(reader_->header()[http::field::expect], "100-continue")) return parse();
   static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
   asio::async_write(stream_, asio::buffer(kContinue),
-                    [self = shared_from_this()](Failure failed, std::size_t) {
-                      if (failed) return self->close();
-                      self->parse();
-                    });
+                    next([](HttpConnection& self, Failure failed, std::size_t) {
+                      if (failed) return self.close();
+                      self.parse();
+                    }));
 }
 
 void HttpConnection::on_body() {
   keep_alive_ = reader_->keep_alive() && !shared_.drains;
   head_.body = reader_->take_body();
   const auto exchange = open_exchange();
-  watch();
-  shared_.handlers.handle(exchange);
+  guard([&] {
+    watch();
+    shared_.handlers.handle(exchange);
+  });
 }
 
 std::shared_ptr<HttpExchange> HttpConnection::open_exchange() {
@@ -206,18 +267,19 @@ std::shared_ptr<HttpExchange> HttpConnection::open_exchange() {
 
 void HttpConnection::refuse(HttpAnswer answer) {
   keep_alive_ = false;
-  open_exchange()->answer(std::move(answer));
+  const auto exchange = open_exchange();
+  guard([&] { exchange->answer(std::move(answer)); });
 }
 
 void HttpConnection::watch() {
   if (is_closed_) return;
   if (buffer_.size() > shared_.limits.ahead_bytes) return close();
-  watches_ = true;
   stream_.expires_never();
   stream_.async_read_some(buffer_.prepare(std::clamp(buffer_.size(), kLeastRead, kPiece)),
-                          [self = shared_from_this()](Failure failure, std::size_t n) {
-                            self->on_watched(failure, n);
-                          });
+                          next([](HttpConnection& self, Failure failure, std::size_t n) {
+                            self.on_watched(failure, n);
+                          }));
+  watches_ = true;
 }
 
 void HttpConnection::on_watched(Failure failure, std::size_t n) {
@@ -252,7 +314,8 @@ void HttpConnection::flush() {
   stream_.expires_after(shared_.limits.patience);
   asio::async_write(
       stream_, asio::buffer(sending_),
-      [self = shared_from_this()](Failure failure, std::size_t) { self->on_sent(failure); });
+      next([](HttpConnection& self, Failure failure, std::size_t) { self.on_sent(failure); }));
+  has_answered_ = true;
 }
 
 void HttpConnection::on_sent(Failure failure) {
@@ -280,10 +343,10 @@ void HttpConnection::follow(Then then) {
 void HttpConnection::linger() {
   buffer_.clear();
   stream_.async_read_some(buffer_.prepare(kPiece),
-                          [self = shared_from_this()](Failure failure, std::size_t) {
-                            if (failure) return self->close();
-                            self->linger();
-                          });
+                          next([](HttpConnection& self, Failure failure, std::size_t) {
+                            if (failure) return self.close();
+                            self.linger();
+                          }));
 }
 
 void HttpConnection::close() {

@@ -3,6 +3,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -27,6 +28,13 @@ struct HttpShared {
   std::set<HttpConnection*> connections = {};
   bool drains = false;
   std::function<void()> on_empty = {};  ///< the last connection is closed
+
+  void tell_fault(const std::exception& what) const noexcept {
+    try {
+      handlers.fault(what.what());
+    } catch (const std::exception&) {  // memory; a line of the log is lost
+    }
+  }
 };
 
 /// A client's connection: reads a request, lets it be answered, reads the next one. Lives as long
@@ -45,11 +53,30 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void read_request();
   /// Closes if no request has begun.
   void drain();
+  /// Gives up what another thread could not answer (HttpExchange::lost()).
+  void give_up_lost() noexcept;
+
+  /// What is sent where there is no memory for an answer.
+  static constexpr std::string_view kNoMemory =
+      "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+      "Retry-After: 1\r\nConnection: close\r\n\r\n"
+      R"({"type":"error","error":{"message":"found memory refused; try again later",)"
+      R"("type":"server_error","param":null,"code":null}})"
+      "\n";
 
  private:
   class Exchange;
   enum class Then { kGoOn, kReadRequest, kLinger };
   using Failure = boost::beast::error_code;
+
+  /// A handler of the connection's. What `step` throws, where memory is refused, ends this
+  /// connection alone.
+  template <typename Step>
+  auto next(Step step);
+  template <typename Step>
+  void guard(const Step& step) noexcept;
+  /// Answers without memory, unless an answer has begun, and reads no more requests.
+  void give_up() noexcept;
 
   /// Takes what is there, first the header, then the body; reads when it needs more.
   void parse();
@@ -78,6 +105,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   HttpRequest head_;  ///< of the request that is read
   std::string client_;
   std::string reached_;
+  unsigned port_ = 0;
   std::optional<HttpReader> reader_;
   std::weak_ptr<Exchange> exchange_;  ///< under way
   std::shared_ptr<Exchange> ended_;   ///< the same, once all of its answer is there
@@ -85,6 +113,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool keep_alive_ = true;
   bool watches_ = false;
   bool is_closed_ = false;
+  bool has_answered_ = false;  ///< something, to the request that is read or under way
   Then then_ = Then::kGoOn;
   std::string unsent_;
   std::string sending_;

@@ -2,10 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "tools/llmserve/http_connection.h"
@@ -19,7 +20,8 @@ using Failure = boost::system::error_code;
 
 constexpr std::chrono::milliseconds kTick{100};
 
-/// The handlers, so that no exception of theirs leaves them.
+/// The handlers, so that no exception of theirs leaves them, but for memory: the connection is
+/// given up then.
 HttpHandlers guarded(HttpHandlers handlers) {
   const auto failed = [fault = handlers.fault, error = handlers.error](const std::exception& what) {
     fault(what.what());
@@ -30,6 +32,8 @@ HttpHandlers guarded(HttpHandlers handlers) {
                  failed](const HttpRequest& head) -> std::optional<HttpAnswer> {
     try {
       return refuse(head);
+    } catch (const std::bad_alloc&) {
+      throw;
     } catch (const std::exception& what) {
       return failed(what);
     }
@@ -38,6 +42,8 @@ HttpHandlers guarded(HttpHandlers handlers) {
                  failed](const std::shared_ptr<HttpExchange>& exchange) {
     try {
       handle(exchange);
+    } catch (const std::bad_alloc&) {
+      throw;
     } catch (const std::exception& what) {
       exchange->answer(failed(what));
     }
@@ -45,10 +51,25 @@ HttpHandlers guarded(HttpHandlers handlers) {
   return kept;
 }
 
+/// Tells whether an operation is under way, also where it is lost because its result cannot be
+/// taken.
+class UnderWay {
+ public:
+  explicit UnderWay(bool& flag) : flag_(&flag) { flag = true; }
+  ~UnderWay() { end(); }
+  UnderWay(UnderWay&& other) noexcept : flag_(std::exchange(other.flag_, nullptr)) {}
+  UnderWay& operator=(UnderWay&&) = delete;
+  void end() {
+    if (bool* const flag = std::exchange(flag_, nullptr)) *flag = false;
+  }
+
+ private:
+  bool* flag_;
+};
+
 class BeastServer final : public HttpServer {
  public:
-  explicit BeastServer(const HttpLimits& limits)
-      : shared_{.limits = limits}, acceptor_(io_), ticker_(io_) {
+  explicit BeastServer(const HttpLimits& limits) : shared_{.limits = limits}, acceptor_(io_) {
     shared_.on_empty = [this] { stop_if_drained(); };
   }
   ~BeastServer() override {
@@ -85,15 +106,12 @@ class BeastServer final : public HttpServer {
   bool is_public() const override { return !acceptor_.local_endpoint().address().is_loopback(); }
 
   void run(std::function<void()> tick) override {
-    tick_ = std::move(tick);
-    wait_for_tick();
+    const auto stays = asio::make_work_guard(io_);
     while (true) {
-      try {
-        io_.run();
-        return;
-      } catch (const std::exception& what) {  // its connection has gone with it
-        shared_.handlers.fault(what.what());
-      }
+      guard([&] { on_tick(tick); });
+      if (io_.stopped()) return;
+      guard([&] { io_.run_for(kTick); });
+      if (io_.stopped()) return;
     }
   }
 
@@ -121,31 +139,37 @@ class BeastServer final : public HttpServer {
     if (shared_.drains && shared_.connections.empty()) io_.stop();
   }
 
-  void wait_for_tick() {
-    ticker_.expires_after(kTick);
-    ticker_.async_wait([this](Failure) {
-      wait_for_tick();
-      tick_();
-    });
+  /// What `step` throws has cost its connection; the server goes on.
+  template <typename Step>
+  void guard(const Step& step) noexcept {
+    try {
+      step();
+    } catch (const std::exception& what) {
+      shared_.tell_fault(what);
+    }
+  }
+
+  void on_tick(const std::function<void()>& tick) {
+    for (auto at = shared_.connections.begin(); at != shared_.connections.end();)
+      (*at++)->give_up_lost();  // which may end it
     if (!accepts_ && !shared_.drains) accept();
+    tick();
   }
 
   /// After a failure (no descriptors are left, or the client has gone) the next tick goes on.
   void accept() {
-    accepts_ = true;
-    acceptor_.async_accept([this](Failure failure, tcp::socket socket) {
-      accepts_ = false;
-      if (shared_.drains || failure) return;
-      accept();
-      take(std::move(socket));
-    });
+    acceptor_.async_accept(
+        [this, under_way = UnderWay(accepts_)](Failure failure, tcp::socket socket) mutable {
+          under_way.end();
+          if (shared_.drains || failure) return;
+          take(std::move(socket));
+          accept();
+        });
   }
 
   void take(tcp::socket socket) {
-    if (shared_.connections.size() < shared_.limits.connections) {
-      std::make_shared<HttpConnection>(shared_, std::move(socket))->read_request();
-      return;
-    }
+    if (shared_.connections.size() < shared_.limits.connections)
+      return std::make_shared<HttpConnection>(shared_, std::move(socket))->read_request();
     const HttpAnswer answer = shared_.handlers.error(
         503, fmt::format("connections: need at most {}", shared_.limits.connections));
     const std::string text =
@@ -160,8 +184,6 @@ class BeastServer final : public HttpServer {
   HttpShared shared_;
   asio::io_context io_{1};  // its handlers own connections, which use shared_
   tcp::acceptor acceptor_;
-  asio::steady_timer ticker_;
-  std::function<void()> tick_;
   bool accepts_ = false;
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -40,6 +41,7 @@ struct HttpRequest {
   std::string content_type = {};
   std::string client = {};   ///< its address
   std::string reached = {};  ///< this machine's address that it came to
+  unsigned port = 0;         ///< and the port
   std::string body = {};
 };
 
@@ -68,6 +70,13 @@ class HttpExchange {
   virtual void set_on_gone(std::function<void()> on_gone) = 0;
   /// What the log says of it besides.
   virtual void set_note(std::string note) = 0;
+  /// For want of memory it cannot be answered: it is answered with 503 where nothing is sent yet,
+  /// and cut off. Needs no memory.
+  virtual void give_up() noexcept = 0;
+  /// The same asked for by any thread: what is set there is done with the next tick. For threads
+  /// that cannot post, who keep this and not the exchange.
+  using Lost = std::shared_ptr<std::atomic<bool>>;
+  virtual Lost lost() const = 0;
 };
 
 /// For the log. A status of 499 is a client that went before the end of its answer.

@@ -4,10 +4,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
-#include <unordered_set>
 #include <utility>
-#include <vector>
 
 #include "base/json.h"
 #include "tools/common/options.h"
@@ -16,88 +13,12 @@ namespace llm {
 namespace {
 
 constexpr std::size_t kShownBytes = 60;
+constexpr std::size_t kMostUnknown = 64;  // each is compared with all names
 
-/// The most brackets that are open at once, outside of strings.
-std::size_t levels_of(std::string_view text) {
-  std::size_t levels = 0;
-  std::size_t most = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      most = std::max(most, ++levels);
-    } else if ((c == ']' || c == '}') && levels > 0) {
-      --levels;
-    }
-  }
-  return most;
+/// Whether no field of that value could have an effect.
+bool asks_for_nothing(const OrderedJson& value) {
+  return value == false || value == 0 || value == "" || (value.is_structured() && value.empty());
 }
-
-/// Builds the value of a JSON text from its parts. Members are appended, which is quick however
-/// many there are, and the first name that an object has twice is kept.
-class Builder : public nlohmann::json_sax<OrderedJson> {
- public:
-  OrderedJson root;
-  std::optional<std::string> name_twice;
-  std::string fault;
-
-  bool null() override { return add(nullptr); }
-  bool boolean(bool value) override { return add(value); }
-  bool number_integer(number_integer_t value) override { return add(value); }
-  bool number_unsigned(number_unsigned_t value) override { return add(value); }
-  bool number_float(number_float_t value, const string_t&) override { return add(value); }
-  bool string(string_t& value) override { return add(std::move(value)); }
-  bool binary(binary_t&) override { return false; }
-  bool start_object(std::size_t) override { return open(OrderedJson::object()); }
-  bool start_array(std::size_t) override { return open(OrderedJson::array()); }
-  bool key(string_t& name) override {
-    if (!open_.back().names.insert(name).second && !name_twice) name_twice = name;
-    open_.back().name = std::move(name);
-    return true;
-  }
-  bool end_object() override { return close(); }
-  bool end_array() override { return close(); }
-  bool parse_error(std::size_t, const std::string&,
-                   const nlohmann::detail::exception& error) override {
-    fault = error.what();
-    return false;
-  }
-
- private:
-  struct Level {
-    OrderedJson value;
-    std::string name;  ///< of the member that comes next
-    std::unordered_set<std::string> names = {};
-  };
-
-  bool add(OrderedJson value) {
-    if (open_.empty()) {
-      root = std::move(value);
-    } else if (Level& level = open_.back(); level.value.is_array()) {
-      level.value.push_back(std::move(value));
-    } else {
-      level.value.get_ref<OrderedJson::object_t&>().emplace_back(std::move(level.name),
-                                                                 std::move(value));
-    }
-    return true;
-  }
-  bool open(OrderedJson empty) {
-    open_.push_back({std::move(empty), {}});
-    return true;
-  }
-  bool close() {
-    OrderedJson value = std::move(open_.back().value);
-    open_.pop_back();
-    return add(std::move(value));
-  }
-
-  std::vector<Level> open_;
-};
 
 /// The schema of a field that may be absent.
 JsonSchema or_null(JsonSchema schema) {
@@ -112,24 +33,6 @@ JsonSchema or_null(JsonSchema schema) {
 }
 
 }  // namespace
-
-Result<OrderedJson> parse_json(std::string_view text, std::size_t most_levels) {
-  if (const std::size_t levels = levels_of(text); levels > most_levels)
-    return usage_error(
-        "body", fmt::format("found {} levels of JSON, need at most {}", levels, most_levels));
-  // The parser would take it for the end.
-  if (const std::size_t at = text.find('\0'); at != std::string_view::npos)
-    return usage_error("body", fmt::format("found no JSON: a NUL at byte {}", at));
-  Builder builder;
-  if (!OrderedJson::sax_parse(text, &builder)) {
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
-    const std::string_view what = builder.fault;
-    return usage_error("body", fmt::format("found no JSON: {}", what.substr(what.find("] ") + 2)));
-  }
-  if (!builder.name_twice) return std::move(builder.root);
-  return usage_error("body", fmt::format("found the field {} twice in an object, need it once",
-                                         shown_json(*builder.name_twice)));
-}
 
 std::string shown_json(const OrderedJson& value) {
   std::string text = json_text(value, -1, /*ascii=*/true);
@@ -155,7 +58,8 @@ JsonSchema array_of(JsonSchema items, bool filled) {
 JsonFields::Field& JsonFields::value(std::string name, JsonSchema schema, Take take,
                                      std::string_view text) {
   if (!text.empty()) schema["description"] = text;
-  return fields_.emplace_back(Field{std::move(name), std::move(schema), std::move(take), {}});
+  return fields_.emplace_back(
+      Field{.name = std::move(name), .schema = std::move(schema), .take = std::move(take)});
 }
 
 JsonFields::Field& JsonFields::flag(std::string name, bool* target, std::string_view text) {
@@ -232,15 +136,18 @@ JsonFields::Field& JsonFields::object(std::string name, JsonFields fields, std::
 JsonFields::Field& JsonFields::only(std::string name, const OrderedJson& values) {
   JsonSchema schema = {{"enum", values}};
   if (values.empty()) schema = {{"type", "null"}};
-  return value(std::move(name), std::move(schema),
-               [values](const OrderedJson& value, const std::string& path) -> Status {
-                 std::string need;
-                 for (const OrderedJson& one : values) {
-                   if (value == one) return Ok{};
-                   need += shown_json(one) + " or ";
-                 }
-                 return wrong_field(path, shown_json(value), need + "nothing: it is not supported");
-               });
+  Field& field =
+      value(std::move(name), std::move(schema),
+            [values](const OrderedJson& value, const std::string& path) -> Status {
+              std::string need;
+              for (const OrderedJson& one : values) {
+                if (value == one) return Ok{};
+                need += shown_json(one) + " or ";
+              }
+              return wrong_field(path, shown_json(value), need + "nothing: it is not supported");
+            });
+  field.effect = Effect::kNothing;
+  return field;
 }
 
 void JsonFields::ignored(std::initializer_list<const char*> names) {
@@ -248,8 +155,21 @@ void JsonFields::ignored(std::initializer_list<const char*> names) {
     value(
         name, JsonSchema::object(),
         [](const OrderedJson&, const std::string&) -> Status { return Ok{}; },
-        "Taken without effect.");
+        "Taken without effect.")
+        .effect = Effect::kIgnored;
   }
+}
+
+void JsonFields::spelling(std::string name, const std::string& other) {
+  const auto meant = std::ranges::find(fields_, other, &Field::name);
+  LLM_CHECK(meant != fields_.end());
+  Field field = *meant;
+  field.name = std::move(name);
+  field.need.clear();
+  field.schema["description"] = fmt::format("Another name for {}.", other);
+  field.effect = Effect::kSpelling;
+  field.other = other;
+  fields_.push_back(std::move(field));
 }
 
 JsonFields::Take JsonFields::keep(const OrderedJson** target) {
@@ -268,17 +188,42 @@ Status JsonFields::read(const OrderedJson& object, const std::string& path) cons
     const auto at = object.find(name);
     return at == object.end() || at->is_null() ? nullptr : &*at;
   };
+  std::set<std::string_view> spelled;
   for (const Field& field : fields_) {
-    if (const OrderedJson* value = given(field.name))
-      LLM_RETURN_IF_ERROR(field.take(*value, path + field.name));
+    const OrderedJson* value = given(field.name);
+    if (value == nullptr) continue;
+    if (field.effect == Effect::kIgnored && notes_ != nullptr && !asks_for_nothing(*value))
+      notes_->ignore(path + field.name);
+    if (field.effect == Effect::kSpelling) {
+      const OrderedJson* same = given(field.other);
+      if (same != nullptr && *same != *value)
+        return wrong_field(path + field.name, shown_json(*value),
+                           fmt::format("{}, as {} says, of which it is another name",
+                                       shown_json(*same), field.other));
+      spelled.insert(field.other);
+    }
+    LLM_RETURN_IF_ERROR(field.take(*value, path + field.name));
   }
+  std::size_t n_unknown = 0;
   for (const auto& [name, value] : object.items()) {
     if (value.is_null() || std::ranges::count(fields_, name, &Field::name) > 0) continue;
-    return Error{ErrorCode::kUsage, path + name.substr(0, kShownBytes),
-                 "found a field that is not supported, need none of that name"};
+    if (++n_unknown > kMostUnknown)
+      return wrong_field(path + name.substr(0, kShownBytes),
+                         fmt::format("more than {} fields that are not supported", kMostUnknown),
+                         "fewer");
+    const auto same = std::ranges::find_if(
+        fields_, [&](const Field& field) { return is_same_name(field.name, name); });
+    if (effective_ == nullptr || same == fields_.end()) {
+      LLM_RETURN_IF_ERROR(read_unknown(name, value, path));
+      continue;
+    }
+    if (given(same->name) != nullptr && *given(same->name) != value)
+      return wrong_field(path + name, shown_json(value),
+                         fmt::format("one value for it and {}", same->name));
+    LLM_RETURN_IF_ERROR(same->take(value, path + name));
   }
   for (const Field& field : fields_) {
-    if (!field.need.empty() && given(field.name) == nullptr)
+    if (!field.need.empty() && given(field.name) == nullptr && !spelled.contains(field.name))
       return wrong_field(path + field.name, "nothing", field.need);
   }
   const auto& [one, other] = either_;
@@ -287,6 +232,20 @@ Status JsonFields::read(const OrderedJson& object, const std::string& path) cons
     return wrong_field(path + one, has_other ? other + " as well" : "nothing",
                        fmt::format("either {} or {}", one, other));
   }
+  return Ok{};
+}
+
+Status JsonFields::read_unknown(const std::string& name, const OrderedJson& value,
+                                const std::string& path) const {
+  const std::string place = path + name.substr(0, kShownBytes);
+  if (effective_ == nullptr)
+    return wrong_field(place, "a field that is not supported", "none of that name");
+  if (asks_for_nothing(value)) return Ok{};
+  const std::string meant = effective_().contains(name) ? name : meant_field(name, effective_());
+  if (!meant.empty())
+    return wrong_field(place, "a field that is not supported",
+                       meant == name ? "none of that name here" : "another name: " + meant);
+  if (notes_ != nullptr) notes_->ignore(place);
   return Ok{};
 }
 
@@ -299,7 +258,7 @@ JsonSchema JsonFields::schema() const {
   }
   JsonSchema schema = {{"type", "object"}};
   if (!required.empty()) schema["required"] = std::move(required);
-  schema["additionalProperties"] = {{"type", "null"}};
+  if (effective_ == nullptr) schema["additionalProperties"] = {{"type", "null"}};
   schema["properties"] = std::move(properties);
   if (!either_.first.empty()) {
     const auto only = [](const std::string& name) { return JsonSchema{{"required", {name}}}; };

@@ -4,12 +4,14 @@
 #include <deque>
 #include <functional>
 #include <initializer_list>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "base/json.h"
 #include "base/result.h"
+#include "tools/llmserve/request_notes.h"
 
 namespace llm {
 
@@ -37,11 +39,21 @@ class JsonFields {
   /// Takes a value that is not null. @param path  the field's, for errors
   using Take = std::function<Status(const OrderedJson& value, const std::string& path)>;
 
+  /// What a value does.
+  enum class Effect {
+    kUsed,
+    kIgnored,   ///< nothing, whatever it is
+    kSpelling,  ///< what it does in another field
+    kNothing,   ///< there are only values that ask for nothing
+  };
+
   struct Field {
     std::string name;
     JsonSchema schema;  ///< of a value that is not null
     Take take;
-    std::string need;  ///< what must be there; empty: it may be absent
+    std::string need = {};  ///< what must be there; empty: it may be absent
+    Effect effect = Effect::kUsed;
+    std::string other = {};  ///< of kSpelling: the field that it stands for
 
     Field& needed(std::string what) {
       need = std::move(what);
@@ -83,6 +95,18 @@ class JsonFields {
   Field& only(std::string name, const OrderedJson& values);
   /// Taken without effect, whatever they are.
   void ignored(std::initializer_list<const char*> names);
+  /// Another name for a field of the table. Who gives both gives the same.
+  void spelling(std::string name, const std::string& other);
+  /// Fields that are not in the table are taken as well: as a field of the table where
+  /// is_same_name() says so, else without effect, but for those that seem to be meant for a field
+  /// that has one: names of `effective`, names near to one or of such words.
+  /// @param notes  what is told of fields without effect
+  void tolerate(RequestNotes* notes, const std::set<std::string>& (*effective)()) {
+    notes_ = notes;
+    effective_ = effective;
+  }
+
+  const std::deque<Field>& all() const { return fields_; }
 
   /// Exactly one of the two is there.
   void either(std::string one, std::string other) { either_ = {std::move(one), std::move(other)}; }
@@ -99,9 +123,22 @@ class JsonFields {
   Field& integer_with(std::string name, JsonSchema usual, std::function<void(std::int64_t)> store,
                       std::int64_t lowest, std::int64_t highest, std::string_view text);
 
+  Status read_unknown(const std::string& name, const OrderedJson& value,
+                      const std::string& path) const;
+
   std::deque<Field> fields_;  // a deque: references returned stay valid
+  RequestNotes* notes_ = nullptr;
+  const std::set<std::string>& (*effective_)() = nullptr;  ///< null: nothing else is taken
   std::pair<std::string, std::string> either_;
 };
+
+/// Whether names are one but for case, '-' and '_': "maxTokens", "max_tokens".
+bool is_same_name(std::string_view one, std::string_view other);
+
+/// Whether `name` may be a slip for one of `known`: but for case, '-' and '_' it is one, or one
+/// letter is other, missing or too many (two, in long names); or has a word as such names have it.
+/// @return what is meant; "" for nothing
+std::string meant_field(std::string_view name, const std::set<std::string>& known);
 
 /// {"type": "array", "items": items}, of one element or more where it is `filled`.
 JsonSchema array_of(JsonSchema items, bool filled = false);

@@ -75,6 +75,7 @@ void warn_of_no_key(const ServeArguments& a, const HttpServer& server, bool give
 /// @param receipts  may be null
 Result<int> serve(ModelShelf& shelf, Gate gate, HttpServer& server, ReceiptLogFile* receipts) {
   Api api(shelf, std::move(gate), receipts);
+  LLM_RETURN_IF_ERROR(api.start());
   const auto log = [](const std::string& line) { spdlog::info("{}", line); };
   const auto fault = [](const std::string& what) { spdlog::error("found a fault: {}", what); };
   LLM_RETURN_IF_ERROR(server.listen(api.handlers(log, fault)));

@@ -18,7 +18,7 @@ class MessagesWriter : public AnswerWriter {
 
   std::string whole(std::span<const ServedText> texts) const override {
     AnswerJson blocks = AnswerJson::array();
-    for (ReplyPart& part : parts_of(texts[0])) {
+    for (ReplyPart& part : parts_of(texts[0], false)) {
       AnswerJson block = block_of(part, blocks.size());
       if (const char* const member = text_member(part.kind))
         block[member] = std::move(part.text);
@@ -30,7 +30,7 @@ class MessagesWriter : public AnswerWriter {
     const bool has_calls = !blocks.empty() && blocks.back()["type"] == "tool_use";
     json["content"] = std::move(blocks);
     json.update(stop_of(texts[0], has_calls));
-    json["usage"]["output_tokens"] = texts[0].result.ids.size();
+    json["usage"] = usage_of(texts[0]);
     return json_text(json) + "\n";
   }
 
@@ -43,11 +43,11 @@ class MessagesWriter : public AnswerWriter {
   }
 
   std::string closing(std::size_t, const ServedText& text) override {
-    std::string events = deltas(parsers_[0].finish());
+    std::string events = deltas(parsers_[0].finish(is_cut(text)));
     events += close_block();
     return events + event({{"type", "message_delta"},
                            {"delta", stop_of(text, last_ == ReplyPart::Kind::kCall)},
-                           {"usage", {{"output_tokens", text.result.ids.size()}}}});
+                           {"usage", usage_of(text)}});
   }
 
   std::string ending() override { return event({{"type", "message_stop"}}); }
@@ -65,6 +65,14 @@ class MessagesWriter : public AnswerWriter {
   static const char* text_member(ReplyPart::Kind kind) {
     if (kind == ReplyPart::Kind::kCall) return nullptr;
     return kind == ReplyPart::Kind::kThought ? "thinking" : "text";
+  }
+
+  /// What was stored already is counted apart.
+  AnswerJson usage_of(const ServedText& text) const {
+    return {{"input_tokens", prompt_tokens() - text.cached_tokens},
+            {"cache_creation_input_tokens", 0},
+            {"cache_read_input_tokens", text.cached_tokens},
+            {"output_tokens", text.result.ids.size()}};
   }
 
   AnswerJson message() const {
@@ -100,10 +108,15 @@ class MessagesWriter : public AnswerWriter {
   }
 
   std::string deltas(const std::vector<ReplyPart>& parts) {
+    using Kind = ReplyPart::Kind;
     std::string events;
     for (const ReplyPart& part : parts) {
-      const bool is_call = part.kind == ReplyPart::Kind::kCall;
-      if (!is_open_ || part.kind != last_ || is_call) {
+      if (part.kind == Kind::kCallEnd) {
+        events += close_block();
+        continue;
+      }
+      const bool goes_on = part.kind == Kind::kArguments || (is_open_ && part.kind == last_);
+      if (part.kind == Kind::kCall || !goes_on) {
         events += close_block();
         events += event({{"type", "content_block_start"},
                          {"index", n_blocks_},
@@ -111,8 +124,9 @@ class MessagesWriter : public AnswerWriter {
         is_open_ = true;
         last_ = part.kind;
       }
-      AnswerJson delta = {{"type", "input_json_delta"}, {"partial_json", part.call.arguments}};
-      if (!is_call) {
+      if (part.kind == Kind::kCall) continue;
+      AnswerJson delta = {{"type", "input_json_delta"}, {"partial_json", part.text}};
+      if (part.kind != Kind::kArguments) {
         const std::string member = text_member(part.kind);
         delta = {{"type", member + "_delta"}, {member, part.text}};
       }

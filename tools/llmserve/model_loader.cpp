@@ -108,6 +108,7 @@ ServedModel facts_of(const ServeArguments& a, const Served& served,
   facts.style = std::move(style);
   if (facts.style) {
     facts.reply_format = reply_format_of(*facts.style, model->tokenizer());
+    facts.roles = chat_roles(*facts.style);
     facts.reply_shows_special = has_control_tokens(facts.reply_format, model->tokenizer());
   }
   facts.pooling = a.pooling;

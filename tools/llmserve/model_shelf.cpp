@@ -6,9 +6,9 @@
 #include <ctime>
 #include <exception>
 #include <new>
-#include <system_error>
 #include <utility>
 
+#include "base/start_thread.h"
 #include "tools/llmserve/json_fields.h"
 
 namespace llm {
@@ -18,6 +18,20 @@ namespace {
 HttpAnswer unloadable(const Error& error) {
   return error_answer(error.code == ErrorCode::kResource ? 507 : 500, error.to_string(),
                       "model_not_loaded");
+}
+
+/// Tells each of the requests, and throws at last what any of them has thrown.
+template <typename Requests, typename Tell>
+void tell_all(const Requests& requests, const Tell& tell) {
+  std::exception_ptr thrown;
+  for (const auto& request : requests) {
+    try {
+      tell(request);
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+  }
+  if (thrown) std::rethrow_exception(thrown);
 }
 
 /// What `work` gives, or the error of memory or a thread that is refused.
@@ -133,21 +147,29 @@ std::optional<std::vector<Lease>> ModelShelf::make_room(std::uint64_t bytes) {
 
 void ModelShelf::refuse_late_requests() {
   const auto now = std::chrono::steady_clock::now();
+  std::size_t n_waiting = 0;
+  for (const Model* model : wanted_) n_waiting += model->requests.size();
   std::vector<std::pair<Request, const Model*>> late;
+  late.reserve(n_waiting);  // none is lost on the way
   for (Model* model : wanted_) {
     while (!model->requests.empty() && model->requests.front().deadline <= now) {
       late.emplace_back(std::move(model->requests.front()), model);
       model->requests.pop_front();
     }
   }
-  for (auto& [request, model] : late) {
-    request.refused(error_answer(
-        503, fmt::format("no room for the model {}: those in use fill --memory", model->id()),
+  tell_all(late, [](const auto& one) {
+    one.first.refused(error_answer(
+        503, fmt::format("no room for the model {}: those in use fill --memory", one.second->id()),
         "model_not_loaded", {{"Retry-After", "1"}}));
-  }
+  });
 }
 
 void ModelShelf::proceed() {
+  if (load_lost_) {
+    if (loading_.joinable()) loading_.join();
+    fail(*loads_, {ErrorCode::kResource, "memory", "found an allocation refused, need more of it"});
+    load_lost_ = false;  // where fail() has no memory, the next call tries again
+  }
   if (loading_.joinable()) return;
   Model* const model = next_wanted();
   if (model == nullptr) return;
@@ -159,19 +181,22 @@ void ModelShelf::proceed() {
 
 void ModelShelf::start(Model& model, std::function<std::function<void()>()> job) {
   const auto work = [this](std::function<std::function<void()>()>& kept) {
-    auto next = kept();
-    kept = nullptr;  // what it holds of others
-    post_([this, next = std::move(next)] {
-      loading_.join();
-      next();
-      proceed();
-    });
+    try {
+      auto next = kept();
+      kept = nullptr;  // what it holds of others
+      post_([this, next = std::move(next)] {
+        loading_.join();
+        next();
+        proceed();
+      });
+    } catch (const std::exception&) {
+      load_lost_ = true;
+    }
   };
-  try {
-    loading_ = std::thread([work, kept = std::move(job)]() mutable { work(kept); });
-  } catch (const std::system_error& refused) {
-    fail(model, {ErrorCode::kResource, "threads", refused.what()});
-  }
+  loads_ = &model;
+  auto thread = start_thread("a model", [work, kept = std::move(job)]() mutable { work(kept); });
+  if (!thread.ok()) return fail(model, thread.error());
+  loading_ = std::move(thread).value();
 }
 
 void ModelShelf::plan(Model& model) {
@@ -192,7 +217,8 @@ void ModelShelf::load(Model& model, LoadPlan plan, std::vector<Lease> unloaded) 
           return [this, &model, bytes = plan.bytes, lease = guarded<Lease>(plan.load)] {
             if (!lease.ok()) return fail(model, lease.error());
             keep(model, *lease, bytes);
-            for (const Request& request : take_requests(model)) request.ready(model.lease);
+            tell_all(take_requests(model),
+                     [&](const Request& request) { request.ready(model.lease); });
           };
         });
 }
@@ -204,12 +230,13 @@ void ModelShelf::keep(Model& model, Lease lease, std::uint64_t bytes) {
 }
 
 void ModelShelf::fail(Model& model, const Error& error) {
-  for (const Request& request : take_requests(model)) request.refused(unloadable(error));
+  const HttpAnswer answer = unloadable(error);
+  tell_all(take_requests(model), [&](const Request& request) { request.refused(answer); });
 }
 
 std::deque<ModelShelf::Request> ModelShelf::take_requests(Model& model) {
+  std::deque<Request> requests = std::exchange(model.requests, {});  // first: it may throw
   std::erase(wanted_, &model);
-  std::deque<Request> requests = std::exchange(model.requests, {});
   std::erase_if(requests, [](const Request& one) { return one.owner.expired(); });
   return requests;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -43,7 +44,7 @@ class ModelShelf {
   struct Request {
     std::weak_ptr<void> owner;
     std::function<void(const Lease&)> ready;
-    std::function<void(HttpAnswer)> refused;
+    std::function<void(const HttpAnswer&)> refused;
     std::chrono::steady_clock::time_point deadline = {};  ///< set by take()
   };
 
@@ -114,6 +115,8 @@ class ModelShelf {
   std::deque<Model*> wanted_;  ///< those with requests, in the order of the first ones
   std::uint64_t clock_ = 0;
   std::thread loading_;
+  Model* loads_ = nullptr;               ///< that thread's
+  std::atomic<bool> load_lost_ = false;  ///< it had no memory to post what came of it
 };
 
 }  // namespace llm

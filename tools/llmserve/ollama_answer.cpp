@@ -21,18 +21,23 @@ class OllamaWriter : public AnswerWriter {
 
   std::string whole(std::span<const ServedText> texts) const override {
     AnswerJson reply = empty_reply();
-    for (const ReplyPart& part : parts_of(texts[0])) add(part, reply);
+    if (is_raw())
+      reply["response"] = texts[0].result.text;
+    else
+      for (const ReplyPart& part : parts_of(texts[0], false)) add(part, reply);
     AnswerJson json = line(std::move(reply));
     json.update(ended(texts[0]));
     return json_text(json) + "\n";
   }
 
   std::string growth(std::size_t, const TextEvent& event) override {
+    if (is_raw())
+      return event.text.empty() ? "" : json_text(line({{"response", event.text}})) + "\n";
     return lines_of(parsers_[0].push(event.text));
   }
 
   std::string closing(std::size_t, const ServedText& text) override {
-    std::string lines = lines_of(parsers_[0].finish());
+    std::string lines = is_raw() ? "" : lines_of(parsers_[0].finish(is_cut(text)));
     AnswerJson last = line(empty_reply());
     last.update(ended(text));
     return lines + json_text(last) + "\n";
@@ -44,6 +49,7 @@ class OllamaWriter : public AnswerWriter {
   }
 
  private:
+  bool is_raw() const { return request_.shape == AnswerShape::kOllamaRaw; }
   bool is_chat() const { return request_.shape == AnswerShape::kOllamaChat; }
 
   AnswerJson empty_reply() const {
@@ -64,9 +70,7 @@ class OllamaWriter : public AnswerWriter {
   }
 
   AnswerJson line(AnswerJson reply) const {
-    const auto now = std::chrono::system_clock::now();
-    AnswerJson json = {{"model", served_.id},
-                       {"created_at", fmt::format("{:%Y-%m-%dT%H:%M:%S}Z", fmt::gmtime(now))}};
+    AnswerJson json = ollama_envelope(served_);
     if (is_chat())
       json["message"] = std::move(reply);
     else
@@ -83,13 +87,15 @@ class OllamaWriter : public AnswerWriter {
     return {{"done", true},
             {"done_reason", is_whole ? "stop" : "length"},
             {"total_duration", ns},
+            {"load_duration", 0},
             {"prompt_eval_count", prompt_tokens()},
             {"eval_count", text.result.ids.size()}};
   }
 
   std::string lines_of(const std::vector<ReplyPart>& parts) const {
     std::string lines;
-    for (const ReplyPart& part : parts) {
+    // A call has its arguments as an object: it comes when it is whole.
+    for (const ReplyPart& part : whole_parts(parts, false)) {
       AnswerJson reply = empty_reply();
       add(part, reply);
       lines += json_text(line(std::move(reply))) + "\n";
@@ -101,6 +107,19 @@ class OllamaWriter : public AnswerWriter {
 };
 
 }  // namespace
+
+AnswerJson ollama_details(const ServedModel& served) {
+  const std::string family(served.model->config().architecture->name);
+  return {{"parent_model", ""},   {"format", "gguf"},
+          {"family", family},     {"families", AnswerJson::array({family})},
+          {"parameter_size", ""}, {"quantization_level", ""}};
+}
+
+AnswerJson ollama_envelope(const ServedModel& served) {
+  const auto now = std::chrono::system_clock::now();
+  return {{"model", served.id},
+          {"created_at", fmt::format("{:%Y-%m-%dT%H:%M:%S}Z", fmt::gmtime(now))}};
+}
 
 std::unique_ptr<AnswerWriter> ollama_writer(const ServedModel& served,
                                             const AnswerRequest& request) {

@@ -31,6 +31,19 @@ bool begins_thought(const ReplyFormat& format, std::span<const ChatPart> parts) 
   return text.ends_with(format.think_begin);
 }
 
+/// The last message, which the reply goes on with; "" where none is.
+std::string take_begun_reply(RequestedChat& chat) {
+  OrderedJson& messages = chat.messages;
+  const bool is_begun =
+      chat.continues_reply && messages.size() > 1 && messages.back()["role"] == "assistant" &&
+      !messages.back().contains("tool_calls") && messages.back()["content"].is_string();
+  if (!is_begun) return "";
+  std::string text = messages.back()["content"];
+  messages.erase(messages.size() - 1);
+  if (!chat.variables.contains("enable_thinking")) chat.variables["enable_thinking"] = false;
+  return text;
+}
+
 using Ids = std::vector<TokenId>;
 
 /// What follows another token: no BOS.
@@ -111,6 +124,7 @@ bool has_control_tokens(const ReplyFormat& format, const Tokenizer& tokenizer) {
        {&format.think_begin, &format.think_end, &format.begin, &format.between, &format.end,
         &format.middle, &format.key_begin, &format.key_end, &format.value_end})
     texts += *text + "\n";
+  for (const std::string& text : format.more_begins) texts += text + "\n";
   for (TokenId id = 0; tokenizer.contains(id); ++id) {
     const std::string spelling(tokenizer.spelling(id));
     if (tokenizer.kind(id) == TokenKind::kControl && !spelling.empty() &&
@@ -187,8 +201,9 @@ Result<ChatPrompt> chat_prompt(RequestedChat chat, const ServedModel& served) {
     return usage_error("messages", "found a model without a chat template, need one",
                        "start llmserve with --chat-template");
   }
-  adapt_chat(served.reply_format, chat);
+  adapt_chat(served.reply_format, served.roles, chat);
   ChatPrompt prompt;
+  const std::string begun = take_begun_reply(chat);
   auto parts = served.style->render(
       chat.messages, chat.tools, chat.variables, /*asks=*/true,
       {.most_time = kMostRenderTime, .is_given_up = Workshop::has_owner_gone()});
@@ -200,13 +215,21 @@ Result<ChatPrompt> chat_prompt(RequestedChat chat, const ServedModel& served) {
     error.field = "messages";
     return error;
   }
-  LLM_TRY(prompt.prompt.ids, served.style->encode(*parts, true));
   prompt.is_thinking = begins_thought(served.reply_format, *parts);
+  if (!begun.empty()) {
+    // What the assistant has said so far is no thought.
+    if (std::exchange(prompt.is_thinking, false))
+      parts->push_back({.text = served.reply_format.think_end + "\n\n", .is_markup = true});
+    parts->push_back({.text = begun, .is_markup = false});
+  }
+  LLM_TRY(prompt.prompt.ids, served.style->encode(*parts, true));
+  prompt.notes = chat.notes;
+  prompt.text = chat_text(*parts);
   // One question, as llmrun takes it, can be told as texts.
   const OrderedJson& messages = chat.messages;
   const bool has_system = messages.front()["role"] == "system";
   if (has_system) prompt.prompt.system = messages.front()["content"];
-  const bool is_one = messages.size() == (has_system ? 2 : 1) &&
+  const bool is_one = begun.empty() && messages.size() == (has_system ? 2 : 1) &&
                       messages.back()["role"] == "user" && chat.tools.is_null() &&
                       chat.variables.empty() && !served.style->has_date();
   if (is_one && has_system != prompt.prompt.system.empty())

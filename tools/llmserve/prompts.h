@@ -41,6 +41,8 @@ Result<std::vector<Prompt>> read_prompts(const OrderedJson& prompt, const Tokeni
 struct ChatPrompt {
   Prompt prompt;
   bool is_thinking = false;  ///< a thought has begun already
+  RequestNotes notes = {};   ///< of the conversation
+  std::string text = {};     ///< as the template wrote it
 };
 
 /// How a model that converses in that style writes calls and thoughts.

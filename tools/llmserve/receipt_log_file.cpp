@@ -18,6 +18,8 @@
 #include <utility>
 
 #include "base/mapped_file.h"
+#include "base/start_thread.h"
+#include "tools/common/log.h"
 #include "tools/common/tool.h"
 
 namespace llm {
@@ -39,7 +41,7 @@ Result<std::unique_ptr<ReceiptLogFile>> ReceiptLogFile::open(const std::string& 
         path);
   }
   LLM_RETURN_IF_ERROR(in_file(log->go_on(), path));
-  log->thread_ = std::thread(&ReceiptLogFile::work, log.get());
+  LLM_TRY(log->thread_, start_thread("receipts", [self = log.get()] { self->work(); }));
   return log;
 }
 
@@ -110,25 +112,35 @@ void ReceiptLogFile::work() {
     lock.unlock();
     const std::uint64_t n = batch.size();
     std::uint64_t n_logged = 0;
-    for (const auto& make : batch) {
-      Status status = Ok{};
-      try {
-        status = append(make());
-      } catch (const std::exception& what) {
-        status = Error{ErrorCode::kResource, "memory", what.what()};
-      }
-      if (!status.ok() && !fails_)
-        spdlog::error("receipts are lost from here on: {}", status.error().to_string());
-      if (status.ok() && fails_) spdlog::info("{}: receipts are written again", path_);
-      fails_ = !status.ok();
-      n_logged += status.ok() ? 1 : 0;
-    }
-    if (n_logged > 0 && ::fdatasync(descriptor_) != 0)
-      spdlog::error("receipts may not last: {}", refused().to_string());
+    for (const auto& make : batch) n_logged += log_one(make) ? 1 : 0;
+    if (n_logged > 0 && ::fdatasync(descriptor_) != 0) tell_of_sync();
     batch.clear();  // models may be unloaded with it
     lock.lock();
     figures_.logged += n_logged;
     figures_.lost += n - n_logged;
+  }
+}
+
+bool ReceiptLogFile::log_one(const std::function<Receipt()>& make) noexcept {
+  bool is_logged = false;
+  try {
+    const Status status = append(make());
+    is_logged = status.ok();
+    if (!is_logged && !fails_)
+      spdlog::error("receipts are lost from here on: {}", status.error().to_string());
+    if (is_logged && fails_) spdlog::info("{}: receipts are written again", path_);
+    fails_ = !is_logged;
+  } catch (const std::exception&) {  // memory: this one is lost, the next may not be
+    write_error("llmserve", "a receipt is lost: found memory refused, need more of it");
+  }
+  return is_logged;
+}
+
+void ReceiptLogFile::tell_of_sync() const noexcept {
+  try {
+    spdlog::error("receipts may not last: {}", refused().to_string());
+  } catch (const std::exception&) {
+    write_error("llmserve", "receipts may not last: found a sync refused, and memory");
   }
 }
 

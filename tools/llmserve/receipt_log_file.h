@@ -49,6 +49,9 @@ class ReceiptLogFile {
       : path_(std::move(path)), key_(std::move(key)) {}
   Status go_on();
   void work();
+  /// Whether the line is there.
+  bool log_one(const std::function<Receipt()>& make) noexcept;
+  void tell_of_sync() const noexcept;
   /// Errors: kIo, kResource; the file ends with a whole line, or will before the next one.
   Status append(const Receipt& receipt);
   Status cut();

@@ -3,6 +3,8 @@
 #include <memory>
 #include <utility>
 
+#include "tools/llmserve/embeddings.h"
+#include "tools/llmserve/foreign_fields.h"
 #include "tools/llmserve/prompts.h"
 #include "tools/llmserve/request_parts.h"
 
@@ -19,28 +21,10 @@ JsonSchema ids_schema(bool filled) {
 
 JsonSchema messages_schema() { return array_of({{"$ref", "#/components/schemas/Message"}}, true); }
 
-/// /v1/responses' "reasoning".
-Status read_reasoning(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
-  if (!value.is_object()) return wrong_field(path, shown_json(value), "an object");
-  const OrderedJson effort = value.value("effort", OrderedJson());
-  return effort.is_null() ? Status(Ok{}) : read_effort(effort, path + ".effort", chat);
-}
-
-/// /v1/messages' "thinking".
-Status read_thinking(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
-  const OrderedJson type = value.is_object() ? value.value("type", OrderedJson()) : OrderedJson();
-  if (type != "enabled" && type != "disabled" && type != "adaptive")
-    return wrong_field(path, shown_json(value), "{\"type\": \"enabled\"} or disabled or adaptive");
-  if (type != "adaptive") chat.variables["enable_thinking"] = type == "enabled";
-  return Ok{};
-}
-
-/// /api/chat's "think".
-Status read_think(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
-  if (value.is_string()) return read_effort(value, path, chat);
-  if (!value.is_boolean()) return wrong_field(path, shown_json(value), "true or false");
-  chat.variables["enable_thinking"] = value;
-  return Ok{};
+/// The fields of other servers, after the body's own.
+void finish(JsonFields& fields, RequestBody& body, BodyKind kind) {
+  add_foreign_fields(fields, kind);
+  fields.tolerate(&body.chat.notes, effective_fields);
 }
 
 void add_choices(JsonFields& fields, RequestBody& body) {
@@ -62,7 +46,32 @@ Status read_files(const OrderedJson& list, const std::string& path, const JsonFi
   return Ok{};
 }
 
+void add_effective(const JsonFields& table, std::set<std::string>& names) {
+  for (const JsonFields::Field& field : table.all())
+    if (field.effect != JsonFields::Effect::kIgnored) names.insert(field.name);
+}
+
+/// Of all tables.
+std::set<std::string> find_effective_fields() {
+  std::set<std::string> names;
+  for (const auto fields :
+       {completion_fields, chat_fields, responses_fields, messages_fields, ollama_chat_fields,
+        ollama_text_fields, infill_fields, tokenize_fields}) {
+    RequestBody body;
+    add_effective(fields(nullptr, body), names);
+  }
+  RequestBody body;
+  add_effective(ollama_options(body), names);
+  add_effective(embedding_fields(nullptr, body), names);
+  return names;
+}
+
 }  // namespace
+
+const std::set<std::string>& effective_fields() {
+  static const std::set<std::string> names = find_effective_fields();
+  return names;
+}
 
 JsonSchema prompts_schema() {
   const JsonSchema text = {{"type", "string"}};
@@ -76,34 +85,37 @@ JsonFields completion_fields(const ServedModel* served, RequestBody& body) {
       .needed(std::string(kPromptNeed));
   fields.text("suffix", &body.suffix,
               "What stands after the text to be generated; needs a vocabulary with tokens for it.");
-  fields.only("tools", OrderedJson::array({OrderedJson::array()}));
   fields.flag("echo", &body.echo, "The choice begins with the prompt.");
   fields.flag("parse_special", &body.parse_special, kSpecialText);
   fields.integer("logprobs", &body.options.logprobs, 0, kMostLogprobs,
                  "Log probabilities, with so many most likely tokens.");
   add_choices(fields, body);
   add_common(fields, served, body);
+  finish(fields, body, kCompletionBody);
   return fields;
 }
 
 JsonFields chat_fields(const ServedModel* served, RequestBody& body) {
   JsonFields fields;
-  add_chat(fields, body, "messages", messages_schema(), read_chat_messages,
-           "The last is the user's or a function's result.")
+  add_chat(fields, body, "messages", messages_schema(), read_chat_messages, "What was said so far.")
       .needed("an array of messages");
   add_calls(fields, body, /*is_flat=*/false);
-  add_chat(fields, body, "reasoning_effort", {{"type", "string"}}, read_effort,
-           "A variable for the chat template.");
+  add_thoughts(fields, body);
   fields.flag("logprobs", &body.wants_logprobs);
   fields.integer("top_logprobs", &body.top_logprobs, 0, kMostLogprobs);
-  fields.integer("max_completion_tokens", &body.max_completion_tokens, 0, most_new(served),
-                 "As max_tokens; not both.");
+  add_most_tokens(fields, "max_completion_tokens", &body.max_completion_tokens,
+                  "As max_tokens; the smaller one counts.");
+  fields.flag("continue_final_message", &body.continue_final,
+              "The last message is the assistant's; the answer is how it goes on.");
+  fields.flag("add_generation_prompt", &body.add_generation_prompt,
+              "False with continue_final_message alone.");
   add_choices(fields, body);
   add_common(fields, served, body);
+  finish(fields, body, kChatBody);
   return fields;
 }
 
-JsonFields responses_fields(const ServedModel* served, RequestBody& body) {
+JsonFields responses_fields(const ServedModel*, RequestBody& body) {
   JsonFields fields;
   add_chat(
       fields, body, "input",
@@ -112,31 +124,21 @@ JsonFields responses_fields(const ServedModel* served, RequestBody& body) {
       .needed("a string or an array of items");
   fields.text("instructions", &body.instructions, "The system message.");
   add_calls(fields, body, /*is_flat=*/true);
-  add_chat(fields, body, "reasoning", {{"type", "object"}}, read_reasoning,
-           "Its effort is a variable for the chat template.");
-  fields.integer("max_output_tokens", &body.max_tokens, 1, most_new(served));
+  add_thoughts(fields, body);
+  add_most_tokens(fields, "max_output_tokens", &body.max_tokens, "Cut to what fits.");
   add_model(fields);
   add_sampling(fields, body);
   fields.flag("stream", &body.stream, "Send server-sent events.");
   add_nested_format(fields, "text", body.structure);
-  const OrderedJson nothing = OrderedJson::array();
-  fields.only("previous_response_id", nothing);
-  fields.only("conversation", nothing);
-  fields.only("background", OrderedJson::array({false}));
-  fields.only("store", OrderedJson::array({false}));
-  fields.only("include", OrderedJson::array({nothing}));
-  fields.only("top_logprobs", OrderedJson::array({0}));
-  fields.only("truncation", OrderedJson::array({"disabled"}));
-  fields.only("service_tier", OrderedJson::array({"auto", "default"}));
-  fields.ignored({"metadata", "user", "safety_identifier", "prompt_cache_key", "stream_options",
-                  "max_tool_calls"});
+  add_stops(fields, body);
+  finish(fields, body, kResponsesBody);
   return fields;
 }
 
 /// What /v1/messages and its count have in common.
 static void add_anthropic(JsonFields& fields, RequestBody& body) {
   add_chat(fields, body, "messages", array_of({{"type", "object"}}, true), read_anthropic_messages,
-           "The last is the user's.")
+           "What was said so far; where the last is the assistant's, the answer goes on with it.")
       .needed("an array of messages");
   add_chat(fields, body, "system",
            {{"oneOf", JsonSchema::array({{{"type", "string"}}, array_of({{"type", "object"}})})}},
@@ -144,72 +146,75 @@ static void add_anthropic(JsonFields& fields, RequestBody& body) {
   add_chat(fields, body, "tools", array_of({{"type", "object"}}), read_anthropic_tools,
            "Functions that the reply may call.");
   add_chat(fields, body, "tool_choice", {{"type", "object"}}, read_anthropic_choice);
-  add_chat(fields, body, "thinking", {{"type", "object"}}, read_thinking,
-           "A variable for the chat template.");
+  add_thoughts(fields, body);
   add_model(fields);
 }
 
-JsonFields messages_fields(const ServedModel* served, RequestBody& body) {
+JsonFields messages_fields(const ServedModel*, RequestBody& body) {
   JsonFields fields;
   add_anthropic(fields, body);
-  fields.integer("max_tokens", &body.max_tokens, 1, most_new(served)).needed("a number");
+  add_most_tokens(fields, "max_tokens", &body.max_tokens, "Cut to what fits.");
   add_sampling(fields, body);
   add_stop_sequences(fields, body);
-  add_nested_format(fields, "output_config", body.structure);
+  JsonFields::Field& config = add_nested_format(fields, "output_config", body.structure);
+  config.take = [format = config.take, &body](const OrderedJson& value,
+                                              const std::string& path) -> Status {
+    LLM_RETURN_IF_ERROR(format(value, path));
+    const OrderedJson effort = value.value("effort", OrderedJson());
+    return effort.is_null() ? Status(Ok{}) : read_effort(effort, path + ".effort", body.chat);
+  };
   fields.flag("stream", &body.stream, "Send server-sent events.");
-  fields.ignored(
-      {"metadata", "service_tier", "context_management", "cache_control", "inference_geo"});
+  finish(fields, body, kMessagesBody);
   return fields;
 }
 
 JsonFields count_fields(const ServedModel*, RequestBody& body) {
   JsonFields fields;
   add_anthropic(fields, body);
+  finish(fields, body, kCountBody);
   return fields;
 }
 
+JsonFields ollama_options(RequestBody& body) {
+  JsonFields options;
+  add_sampling(options, body);
+  add_most_tokens(options, "num_predict", &body.max_tokens, "Below 0: all that fits.");
+  add_stops(options, body);
+  finish(options, body, kOllamaOptions);
+  return options;
+}
+
 /// What /api/chat and /api/generate have in common; the defaults are Ollama's.
-static void add_ollama(JsonFields& fields, const ServedModel* served, RequestBody& body) {
+static void add_ollama(JsonFields& fields, RequestBody& body) {
   body.stream = true;
   body.options.sampler.temperature = 0.8F;
   body.options.sampler.top_k = 40;
   body.options.sampler.top_p = 0.9F;
   add_model(fields);
-  JsonFields options;
-  add_sampling(options, body);
-  options.integer("num_predict", &body.n_predict, -2, most_new(served), "Below 0: all that fits.");
-  add_stops(options, body);
-  options.ignored({"num_ctx", "num_batch", "num_gpu", "num_thread", "num_keep", "use_mmap",
-                   "main_gpu", "numa", "low_vram"});
-  for (const char* penalty : {"presence_penalty", "frequency_penalty"})
-    options.only(penalty, OrderedJson::array({0}));
-  fields.object("options", std::move(options));
+  fields.object("options", ollama_options(body), "Sampling.");
   add_ollama_format(fields, body.structure);
-  add_chat(fields, body, "think",
-           {{"oneOf", JsonSchema::array({{{"type", "boolean"}}, {{"type", "string"}}})}},
-           read_think, "A variable for the chat template.");
+  add_thoughts(fields, body);
   fields.flag("stream", &body.stream, "Lines of JSON; true unless it is said.");
-  fields.ignored({"keep_alive"});
 }
 
-JsonFields ollama_chat_fields(const ServedModel* served, RequestBody& body) {
+JsonFields ollama_chat_fields(const ServedModel*, RequestBody& body) {
   JsonFields fields;
-  add_chat(fields, body, "messages", array_of({{"type", "object"}}, true), read_ollama_messages,
-           "The last is the user's or a function's result.")
-      .needed("an array of messages");
+  add_chat(fields, body, "messages", array_of({{"type", "object"}}), read_ollama_messages,
+           "What was said so far; none loads the model.");
   add_tools(fields, body, /*is_flat=*/false);
-  add_ollama(fields, served, body);
+  add_ollama(fields, body);
+  finish(fields, body, kOllamaChatBody);
   return fields;
 }
 
-JsonFields ollama_text_fields(const ServedModel* served, RequestBody& body) {
+JsonFields ollama_text_fields(const ServedModel*, RequestBody& body) {
   JsonFields fields;
-  fields.text("prompt", &body.more, "What the user says.").needed("a string");
+  fields.text("prompt", &body.more, "What the user says; none loads the model.");
   fields.text("system", &body.instructions, "The system message.");
-  fields.only("raw", OrderedJson::array({false}));
-  for (const char* absent : {"suffix", "template", "context", "images"})
-    fields.only(absent, OrderedJson::array({"", OrderedJson::array()}));
-  add_ollama(fields, served, body);
+  fields.flag("raw", &body.is_raw, "The prompt is continued, without a chat template.");
+  fields.text("suffix", &body.suffix, "What stands after the text to be generated.");
+  add_ollama(fields, body);
+  finish(fields, body, kOllamaTextBody);
   return fields;
 }
 
@@ -232,12 +237,37 @@ JsonFields infill_fields(const ServedModel* served, RequestBody& body) {
         return read_files(value, path, of_file, *file, body.gap.files);
       },
       "Other files, the least important first.");
-  fields.integer("n_predict", &body.n_predict, -1, most_new(served), "As max_tokens; -1: all.");
-  fields.ignored({"cache_prompt", "id_slot", "n_indent", "response_fields", "samplers",
-                  "t_max_predict_ms", "t_max_prompt_ms"});
-  fields.only("n", OrderedJson::array({1}));
-  fields.only("receipt", OrderedJson::array({false}));
   add_common(fields, served, body);
+  finish(fields, body, kInfillBody);
+  return fields;
+}
+
+JsonFields llama_fields(const ServedModel* served, RequestBody& body) {
+  JsonFields fields;
+  fields.value("prompt", prompts_schema(), JsonFields::keep(&body.prompt))
+      .needed(std::string(kPromptNeed));
+  fields.flag("parse_special", &body.parse_special, kSpecialText);
+  add_common(fields, served, body);
+  finish(fields, body, kLlamaBody);
+  return fields;
+}
+
+JsonFields template_fields(const ServedModel*, RequestBody& body) {
+  JsonFields fields;
+  add_model(fields);
+  add_chat(fields, body, "messages", messages_schema(), read_chat_messages)
+      .needed("an array of messages");
+  add_calls(fields, body, /*is_flat=*/false);
+  add_thoughts(fields, body);
+  finish(fields, body, kTokenizeBody);
+  return fields;
+}
+
+JsonFields show_fields(const ServedModel*, RequestBody& body) {
+  JsonFields fields;
+  add_model(fields);
+  fields.ignored({"name", "verbose", "system", "template", "options"});
+  fields.tolerate(&body.chat.notes, effective_fields);
   return fields;
 }
 
@@ -250,6 +280,7 @@ JsonFields tokenize_fields(const ServedModel*, RequestBody& body) {
   fields.either("prompt", "messages");
   fields.flag("add_special_tokens", &body.add_special);
   fields.flag("parse_special", &body.parse_special, kSpecialText);
+  finish(fields, body, kTokenizeBody);
   return fields;
 }
 

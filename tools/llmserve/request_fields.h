@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,14 +21,14 @@ struct RequestBody {
   GenerateOptions options;
   std::int64_t seed = -1;  ///< negative: random
   std::size_t n = 1;
-  std::optional<std::size_t> max_tokens;
+  std::optional<std::size_t> max_tokens;  ///< a bound; none: the body's usual one
   bool stream = false;
   bool include_usage = false;
   bool has_stream_options = false;
   bool logits_hash = false;
   bool receipt = false;
+  bool timings = false;
   std::vector<StructureField> structure;  ///< what the text must be
-  std::string user;                       ///< a name for statistics; nothing here depends on it
 
   const OrderedJson* prompt = nullptr;
   bool echo = false;
@@ -41,8 +42,15 @@ struct RequestBody {
   std::string instructions;
 
   Gap gap;
-  std::string more;             ///< what was written after the gap's beginning
-  std::int64_t n_predict = -1;  ///< negative: all that fits
+  std::string more;  ///< what was written after the gap's beginning
+  bool is_raw = false;
+  bool continue_final = false;
+  bool add_generation_prompt = true;
+
+  std::string query;
+  std::vector<std::string> documents;
+  std::optional<std::size_t> top_n;
+  bool returns_documents = false;
 
   std::optional<std::size_t> dimensions;
   bool as_base64 = false;
@@ -60,10 +68,18 @@ JsonFields responses_fields(const ServedModel* served, RequestBody& body);
 JsonFields messages_fields(const ServedModel* served, RequestBody& body);
 JsonFields ollama_chat_fields(const ServedModel* served, RequestBody& body);
 JsonFields ollama_text_fields(const ServedModel* served, RequestBody& body);
+/// The object `options` of Ollama's bodies.
+JsonFields ollama_options(RequestBody& body);
 JsonFields count_fields(const ServedModel* served, RequestBody& body);
 JsonFields infill_fields(const ServedModel* served, RequestBody& body);
+JsonFields llama_fields(const ServedModel* served, RequestBody& body);
+JsonFields template_fields(const ServedModel* served, RequestBody& body);
+JsonFields show_fields(const ServedModel* served, RequestBody& body);
 JsonFields tokenize_fields(const ServedModel* served, RequestBody& body);
 JsonFields detokenize_fields(const ServedModel* served, RequestBody& body);
+
+/// The names of fields that have an effect, in whatever body.
+const std::set<std::string>& effective_fields();
 
 /// The field "model", which every body has.
 void add_model(JsonFields& fields);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -24,17 +25,29 @@ Status read_variables(const OrderedJson& value, const std::string& path, Request
   return Ok{};
 }
 
-/// What other servers offer and this one does not, with the values that ask for nothing.
-void add_unsupported(JsonFields& fields) {
-  const OrderedJson nothing = OrderedJson::array();
-  fields.only("frequency_penalty", OrderedJson::array({0}));
-  fields.only("presence_penalty", OrderedJson::array({0}));
-  fields.only("best_of", OrderedJson::array({1}));
-  fields.only("functions", OrderedJson::array({nothing}));
-  fields.only("modalities", OrderedJson::array({OrderedJson::array({"text"})}));
-  fields.only("service_tier", OrderedJson::array({"auto", "default"}));
-  fields.only("store", OrderedJson::array({false}));
-  fields.only("metadata", OrderedJson::array({OrderedJson::object()}));
+/// /v1/responses' "reasoning", which chats of some servers have as well.
+Status read_reasoning(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
+  if (!value.is_object()) return wrong_field(path, shown_json(value), "an object");
+  if (value.value("enabled", OrderedJson()) == false) chat.variables["enable_thinking"] = false;
+  const OrderedJson effort = value.value("effort", OrderedJson());
+  return effort.is_null() ? Status(Ok{}) : read_effort(effort, path + ".effort", chat);
+}
+
+/// Ollama's "think", and "enable_thinking" where it stands outside of chat_template_kwargs.
+Status read_think(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
+  if (value.is_string()) return read_effort(value, path, chat);
+  if (!value.is_boolean()) return wrong_field(path, shown_json(value), "true or false");
+  chat.variables["enable_thinking"] = value;
+  return Ok{};
+}
+
+/// /v1/messages' "thinking", which chats of some servers have as well.
+Status read_thinking(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
+  const OrderedJson type = value.is_object() ? value.value("type", OrderedJson()) : OrderedJson();
+  if (type != "enabled" && type != "disabled" && type != "adaptive")
+    return wrong_field(path, shown_json(value), "{\"type\": \"enabled\"} or disabled or adaptive");
+  if (type != "adaptive") chat.variables["enable_thinking"] = type == "enabled";
+  return Ok{};
 }
 
 Status read_stops(const OrderedJson& stop, const std::string& path,
@@ -86,6 +99,22 @@ void add_stops_as(JsonFields& fields, RequestBody& body, std::string name, JsonS
       "The text ends before the first of them.");
 }
 
+/// -1 is off as well: transformers' and vLLM's word for it.
+template <typename T>
+void add_top_k(JsonFields& fields, const SamplerField& field, T& target) {
+  const auto highest = static_cast<std::int64_t>(field.highest);
+  fields.value(
+      field.name, {{"type", "integer"}, {"minimum", -1}, {"maximum", highest}, {"default", target}},
+      [&target, highest](const OrderedJson& value, const std::string& path) -> Status {
+        const std::int64_t k = value.is_number_integer() ? value.get<std::int64_t>() : -2;
+        if (k < -1 || k > highest)
+          return wrong_field(path, shown_json(value), fmt::format("an integer in -1..{}", highest));
+        target = static_cast<T>(std::max<std::int64_t>(k, 0));
+        return Ok{};
+      },
+      field.text);
+}
+
 void add_biases(JsonFields& fields, const ServedModel* served, RequestBody& body) {
   fields.value(
       "logit_bias",
@@ -101,9 +130,21 @@ void add_biases(JsonFields& fields, const ServedModel* served, RequestBody& body
 
 }  // namespace
 
-std::int64_t most_new(const ServedModel* served) {
-  return served == nullptr ? std::numeric_limits<std::int32_t>::max()
-                           : static_cast<std::int64_t>(served->most_new_tokens);
+JsonFields::Field& add_most_tokens(JsonFields& fields, std::string name,
+                                   std::optional<std::size_t>* target, std::string_view text) {
+  static constexpr auto kMost = std::int64_t{1} << 53;
+  JsonSchema schema = {{"type", "integer"}, {"minimum", -2}, {"maximum", kMost}};
+  return fields.value(
+      std::move(name), std::move(schema),
+      [target](const OrderedJson& value, const std::string& path) -> Status {
+        const std::int64_t n = value.is_number_integer() ? value.get<std::int64_t>() : kMost + 1;
+        // -1 and -2 are llama-server's and Ollama's words for all that fits.
+        if (n < -2 || n > kMost)
+          return wrong_field(path, shown_json(value), fmt::format("an integer in -2..{}", kMost));
+        *target = n < 0 ? std::nullopt : std::optional(static_cast<std::size_t>(n));
+        return Ok{};
+      },
+      text);
 }
 
 JsonFields::Field& add_chat(JsonFields& fields, RequestBody& body, std::string name,
@@ -120,8 +161,21 @@ JsonFields::Field& add_chat(JsonFields& fields, RequestBody& body, std::string n
 
 Status read_effort(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
   if (!value.is_string()) return wrong_field(path, shown_json(value), "a string");
+  if (value == "none") chat.variables["enable_thinking"] = false;
   chat.variables["reasoning_effort"] = value;
   return Ok{};
+}
+
+void add_thoughts(JsonFields& fields, RequestBody& body) {
+  const JsonSchema word = {{"type", "string"}};
+  const JsonSchema either = {{"oneOf", JsonSchema::array({{{"type", "boolean"}}, word})}};
+  constexpr std::string_view kText = "A variable for the chat template.";
+  add_chat(fields, body, "reasoning", {{"type", "object"}}, read_reasoning,
+           "Its effort is a variable for the chat template.");
+  add_chat(fields, body, "reasoning_effort", word, read_effort, kText);
+  add_chat(fields, body, "thinking", {{"type", "object"}}, read_thinking, kText);
+  add_chat(fields, body, "think", either, read_think, kText);
+  add_chat(fields, body, "enable_thinking", {{"type", "boolean"}}, read_think, kText);
 }
 
 void add_model(JsonFields& fields) {
@@ -156,6 +210,8 @@ void add_sampling(JsonFields& fields, RequestBody& body) {
     field.visit(body.options.sampler, [&](auto& value) {
       if constexpr (std::is_floating_point_v<std::remove_reference_t<decltype(value)>>) {
         fields.real(field.name, &value, field.lowest, field.highest, field.text);
+      } else if (field.name == std::string_view("top_k")) {
+        add_top_k(fields, field, value);
       } else {
         fields.integer(field.name, &value, static_cast<std::int64_t>(field.lowest),
                        static_cast<std::int64_t>(field.highest), field.text);
@@ -179,16 +235,16 @@ void add_stop_sequences(JsonFields& fields, RequestBody& body) {
 
 void add_common(JsonFields& fields, const ServedModel* served, RequestBody& body) {
   add_model(fields);
-  fields.text("user", &body.user, "Taken without effect.");
   add_sampling(fields, body);
   add_stops(fields, body);
   add_biases(fields, served, body);
   add_structure(fields, body.structure);
-  fields.integer("max_tokens", &body.max_tokens, 0, most_new(served), "Of each choice.");
+  add_most_tokens(fields, "max_tokens", &body.max_tokens,
+                  "Most tokens of each choice; cut to what fits.");
   fields.flag("stream", &body.stream, "Send server-sent events.");
   JsonFields options;
   options.flag("include_usage", &body.include_usage);
-  options.only("include_obfuscation", OrderedJson::array({false}));
+  options.ignored({"include_obfuscation", "continuous_usage_stats"});
   JsonSchema schema = options.schema();
   fields.value(
       "stream_options", std::move(schema),
@@ -196,9 +252,9 @@ void add_common(JsonFields& fields, const ServedModel* served, RequestBody& body
         body.has_stream_options = true;
         return options.read(value, path + ".");
       });
+  fields.flag("timings_per_token", &body.timings, "The answer has llama-server's timings.");
   fields.flag("logits_hash", &body.logits_hash,
               "Ask for the header x-logits-sha256; not with stream.");
-  add_unsupported(fields);
 }
 
 }  // namespace llm

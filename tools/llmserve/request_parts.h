@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -10,16 +11,19 @@ namespace llm {
 
 // What tables of bodies are made of.
 
-/// The most tokens of a text. @param served  null: any number
-std::int64_t most_new(const ServedModel* served);
+/// A bound on the tokens of a text, which is cut to what fits (check_lengths()). Below 0: none.
+JsonFields::Field& add_most_tokens(JsonFields& fields, std::string name,
+                                   std::optional<std::size_t>* target, std::string_view text = "");
 
 /// Has `read` put into the body's conversation what stands at `name`.
 JsonFields::Field& add_chat(JsonFields& fields, RequestBody& body, std::string name,
                             JsonSchema schema,
                             Status (*read)(const OrderedJson&, const std::string&, RequestedChat&),
                             std::string_view text = "");
-/// For add_chat(): a word for the template.
+/// For add_chat(): a word for the template; "none" is no thoughts.
 Status read_effort(const OrderedJson& value, const std::string& path, RequestedChat& chat);
+/// The fields by which clients ask for thoughts, or for none: variables for the template.
+void add_thoughts(JsonFields& fields, RequestBody& body);
 
 /// Functions in OpenAI's shape.
 void add_tools(JsonFields& fields, RequestBody& body, bool is_flat);

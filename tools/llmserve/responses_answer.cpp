@@ -36,7 +36,7 @@ class ResponsesWriter : public AnswerWriter {
   }
 
   std::string closing(std::size_t, const ServedText& text) override {
-    std::string events = deltas(parsers_[0].finish());
+    std::string events = deltas(parsers_[0].finish(is_cut(text)));
     events += close_item();
     AnswerJson json = ended(text, std::move(items_));
     const std::string name = "response." + json["status"].get<std::string>();
@@ -97,11 +97,25 @@ class ResponsesWriter : public AnswerWriter {
     json["output"] = std::move(items);
     const std::size_t n = text.result.ids.size();
     json["usage"] = {{"input_tokens", prompt_tokens()},
-                     {"input_tokens_details", {{"cached_tokens", 0}}},
+                     {"input_tokens_details", {{"cached_tokens", text.cached_tokens}}},
                      {"output_tokens", n},
                      {"output_tokens_details", {{"reasoning_tokens", 0}}},
                      {"total_tokens", prompt_tokens() + n}};
     return json;
+  }
+
+  bool is_of_text(const FunctionCall& call) const {
+    const ToolOrigin* origin = origin_of(call);
+    return origin != nullptr && origin->takes_text;
+  }
+  /// What the client gets of a call's arguments.
+  std::string text_of(const FunctionCall& call) const {
+    return is_of_text(call) ? input_text(call) : call.arguments;
+  }
+  std::string call_event(const char* what) const {
+    return fmt::format(
+        "response.{}.{}",
+        is_of_text(open_.call) ? "custom_tool_call_input" : "function_call_arguments", what);
   }
 
   static const char* text_type(Kind kind) {
@@ -119,12 +133,16 @@ class ResponsesWriter : public AnswerWriter {
   AnswerJson item_of(const ReplyPart& part, std::size_t n, bool is_whole) const {
     const char* const status = is_whole ? "completed" : "in_progress";
     if (part.kind == Kind::kCall) {
-      return {{"type", "function_call"},
-              {"id", fmt::format("fc_{}{}", digits_, n)},
-              {"call_id", call_id(n)},
-              {"name", part.call.name},
-              {"arguments", is_whole ? part.call.arguments : ""},
-              {"status", status}};
+      const ToolOrigin* origin = origin_of(part.call);
+      const bool takes_text = is_of_text(part.call);
+      AnswerJson call = {{"type", takes_text ? "custom_tool_call" : "function_call"},
+                         {"id", fmt::format("{}_{}{}", takes_text ? "ctc" : "fc", digits_, n)},
+                         {"call_id", call_id(n)},
+                         {"name", origin == nullptr ? part.call.name : origin->name},
+                         {takes_text ? "input" : "arguments", is_whole ? text_of(part.call) : ""},
+                         {"status", status}};
+      if (origin != nullptr && !origin->name_space.empty()) call["namespace"] = origin->name_space;
+      return call;
     }
     AnswerJson contents = AnswerJson::array();
     if (is_whole) contents.push_back(text_part(part.kind, part.text));
@@ -153,17 +171,31 @@ class ResponsesWriter : public AnswerWriter {
   std::string deltas(const std::vector<ReplyPart>& parts) {
     std::string events;
     for (const ReplyPart& part : parts) {
-      const bool is_call = part.kind == Kind::kCall;
-      if (!is_open_ || part.kind != open_.kind || is_call) {
+      if (part.kind == Kind::kCallEnd) {
+        if (is_open_ && is_of_text(open_.call)) {
+          AnswerJson json = place();
+          json["delta"] = text_of(open_.call);
+          events += event(call_event("delta"), std::move(json));
+        }
+        events += close_item();
+        continue;
+      }
+      const bool is_call = part.kind == Kind::kArguments;
+      if (part.kind == Kind::kCall || !(is_call || (is_open_ && part.kind == open_.kind))) {
         events += close_item();
         events += open_item(part);
       }
+      if (part.kind == Kind::kCall) continue;
+      if (is_call) {
+        open_.call.arguments += part.text;
+        if (is_of_text(open_.call)) continue;  // a string of JSON, which is read when it is whole
+      }
       AnswerJson json = is_call ? place() : place_in_item();
-      json["delta"] = is_call ? part.call.arguments : part.text;
+      json["delta"] = part.text;
       if (part.kind == Kind::kContent) json["logprobs"] = AnswerJson::array();
-      events += event(is_call ? "response.function_call_arguments.delta"
-                              : fmt::format("response.{}.delta", text_type(part.kind)),
-                      std::move(json));
+      events += event(
+          is_call ? call_event("delta") : fmt::format("response.{}.delta", text_type(part.kind)),
+          std::move(json));
       open_.text += part.text;
     }
     return events;
@@ -187,8 +219,9 @@ class ResponsesWriter : public AnswerWriter {
     std::string events;
     if (open_.kind == Kind::kCall) {
       AnswerJson json = place();
-      json.update({{"name", open_.call.name}, {"arguments", open_.call.arguments}});
-      events = event("response.function_call_arguments.done", std::move(json));
+      if (!is_of_text(open_.call)) json["name"] = item_of(open_, items_.size(), true)["name"];
+      json[is_of_text(open_.call) ? "input" : "arguments"] = text_of(open_.call);
+      events = event(call_event("done"), std::move(json));
     } else {
       AnswerJson done = place_in_item();
       done["text"] = open_.text;

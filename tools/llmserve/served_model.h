@@ -11,6 +11,7 @@
 #include "engine/generate/embedding.h"
 #include "engine/grammar/grammar.h"
 #include "engine/serve/text_service.h"
+#include "tools/llmserve/chat_roles.h"
 
 namespace llm {
 
@@ -20,6 +21,7 @@ struct ServedModel {
   std::string id;                          ///< its name in answers
   std::shared_ptr<const ChatStyle> style;  ///< null: no chat
   ReplyFormat reply_format = {};           ///< of its chats
+  ChatRoles roles = {};                    ///< of the messages that its template takes
   bool reply_shows_special = false;        ///< control tokens, which that format has
   std::optional<Pooling> pooling = {};     ///< of embeddings; none: as the file says
   KvType kv = KvType::kF16;

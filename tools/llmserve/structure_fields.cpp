@@ -88,6 +88,14 @@ void add_structure(JsonFields& fields, std::vector<StructureField>& wanted) {
         return read_format(value, path, wanted);
       },
       "What the text is: a JSON object, or a document of a schema; enforced, on one line.");
+  fields.value(
+      "json_schema", {{"type", "object"}},
+      [&wanted](const OrderedJson& value, const std::string& path) -> Status {
+        if (!value.is_object()) return wrong_field(path, shown_json(value), "a JSON schema");
+        if (!value.empty()) wanted.push_back({path, {GrammarKind::kJsonSchema, json_text(value)}});
+        return Ok{};
+      },
+      "The text is a document of this schema: response_format's in another place.");
   fields.value("grammar", {{"type", "string"}}, keep_text(GrammarKind::kEbnf, wanted),
                "The text is what the rule root of this grammar in EBNF gives.");
   fields.value("regex", {{"type", "string"}}, keep_text(GrammarKind::kRegex, wanted),
@@ -134,7 +142,7 @@ Result<std::shared_ptr<const Grammar>> compile_structure(const std::vector<Struc
   if (grammar.ok()) return grammar;
   Error error = std::move(grammar).error();
   error.field = error.field.starts_with('/') ? path + error.field : path;
-  error.code = ErrorCode::kUsage;
+  if (error.code != ErrorCode::kResource) error.code = ErrorCode::kUsage;
   return error;
 }
 

@@ -1,8 +1,10 @@
 #include "tools/llmserve/workshop.h"
 
 #include <exception>
-#include <system_error>
+#include <new>
 #include <utility>
+
+#include "base/start_thread.h"
 
 namespace llm {
 
@@ -13,8 +15,9 @@ thread_local const std::weak_ptr<void>* owner_here = nullptr;
 
 }  // namespace
 
-Workshop::Workshop(std::function<void(Then)> post) : post_(std::move(post)) {
-  for (int i = 0; i < 2; ++i) threads_.emplace_back([this] { work(); });
+Status Workshop::start() {
+  for (int i = 0; i < 2; ++i) LLM_RETURN_IF_ERROR(add_thread());
+  return Ok{};
 }
 
 Workshop::~Workshop() {
@@ -38,22 +41,34 @@ bool Workshop::has_room(std::size_t bytes) {
 
 void Workshop::take(Piece piece) {
   const Lane lane(piece.model, piece.bytes > kShortBytes);
+  const std::size_t bytes = piece.bytes;
   {
     const std::lock_guard lock(mutex_);
     const auto [at, is_new] = lanes_.try_emplace(lane);
-    if (is_new) ready_.push_back(lane);
-    waiting_bytes_ += piece.bytes;
-    at->second.push_back(std::move(piece));
-    if (ready_.size() > n_idle_) grow();
+    try {
+      if (is_new) ready_.push_back(lane);
+      at->second.push_back(std::move(piece));
+    } catch (const std::bad_alloc&) {
+      if (is_new && !ready_.empty() && ready_.back() == lane) ready_.pop_back();
+      if (is_new) lanes_.erase(at);
+      throw;
+    }
+    waiting_bytes_ += bytes;
+    // Without another one those that are there do the piece.
+    if (ready_.size() > n_idle_) (void)add_thread();
   }
   wake_.notify_one();
 }
 
-void Workshop::grow() {
+Status Workshop::add_thread() {
   try {
-    threads_.emplace_back([this] { work(); });
-  } catch (const std::system_error&) {
+    threads_.reserve(threads_.size() + 1);
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::kResource, "threads", "no memory for another one"};
   }
+  LLM_TRY(std::thread thread, start_thread("requests", [this] { work(); }));
+  threads_.push_back(std::move(thread));
+  return Ok{};
 }
 
 void Workshop::work() {
@@ -63,9 +78,10 @@ void Workshop::work() {
     wake_.wait(lock, [this] { return stopped_ || !ready_.empty(); });
     --n_idle_;
     if (stopped_) return;
-    const Lane lane = ready_.front();
-    ready_.pop_front();
-    std::deque<Piece>& waiting = lanes_.at(lane);
+    // Moved from list to list, which needs no memory.
+    std::list<Lane> mine;
+    mine.splice(mine.end(), ready_, ready_.begin());
+    std::deque<Piece>& waiting = lanes_.at(mine.front());
     Piece piece = std::move(waiting.front());
     waiting.pop_front();
     waiting_bytes_ -= piece.bytes;
@@ -77,9 +93,9 @@ void Workshop::work() {
     owner_here = nullptr;
     lock.lock();
     if (waiting.empty()) {
-      lanes_.erase(lane);
+      lanes_.erase(mine.front());
     } else {
-      ready_.push_back(lane);
+      ready_.splice(ready_.end(), mine);
     }
   }
 }
@@ -87,13 +103,17 @@ void Workshop::work() {
 void Workshop::finish(Piece piece) {
   std::string fault;
   try {
-    post_(piece.work());
-    return;
-  } catch (const std::exception& what) {
-    fault = what.what();
+    try {
+      return post_(piece.work());
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& what) {
+      fault = what.what();
+    }
+    post_([failed = std::move(piece.failed), fault] { failed(fault); });
+  } catch (...) {
+    piece.lost->store(true);
   }
-  piece.work = nullptr;  // its memory first
-  post_([failed = std::move(piece.failed), fault] { failed(fault); });
 }
 
 }  // namespace llm

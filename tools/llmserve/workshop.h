@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,6 +12,9 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "base/result.h"
+#include "tools/llmserve/http_server.h"
 
 namespace llm {
 
@@ -31,10 +35,13 @@ class Workshop {
     std::function<Then()> work;
     /// Called by the server's thread in place of the result: `work` has thrown.
     std::function<void(const std::string& what)> failed;
+    HttpExchange::Lost lost;  ///< set where memory is refused for either
   };
 
   /// @param post  HttpServer::post
-  explicit Workshop(std::function<void(Then)> post);
+  explicit Workshop(std::function<void(Then)> post) : post_(std::move(post)) {}
+  /// Starts the threads. Once. Errors: those of start_thread().
+  Status start();
   /// Waits for the pieces that were begun and drops the others.
   ~Workshop();
   Workshop(const Workshop&) = delete;
@@ -58,8 +65,7 @@ class Workshop {
 
   void work();
   void finish(Piece piece);
-  /// Starts another thread, if the system has one: those that are there do the pieces, too.
-  void grow();
+  Status add_thread();
 
   std::function<void(Then)> post_;
   std::mutex mutex_;  // guards what follows
@@ -67,7 +73,7 @@ class Workshop {
   bool stopped_ = false;
   std::size_t waiting_bytes_ = 0;
   std::map<Lane, std::deque<Piece>> lanes_;  ///< with a piece under way or pieces that wait
-  std::deque<Lane> ready_;                   ///< those of them that nobody works at, in turn
+  std::list<Lane> ready_;                    ///< those of them that nobody works at, in turn
   std::size_t n_idle_ = 0;
   std::vector<std::thread> threads_;  ///< two, and as many as lanes were worked at together
 };

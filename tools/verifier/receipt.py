@@ -1,7 +1,7 @@
 """The file of docs/receipts.md."""
 
 import json
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from types import SimpleNamespace
 
 from .gguf import Unsupported
@@ -53,7 +53,8 @@ def parse(text: str) -> SimpleNamespace:
     if "grammar" in options:
         raise Unsupported("options.grammar: texts under a grammar are not judged here")
     kinds = {int: int, float: NUMBER, str: str}
-    settings = Settings(**{f.name: field(options, f.name, kinds[f.type]) for f in fields(Settings)})
+    settings = Settings(**{f.name: field(options, f.name, kinds[f.type]) for f in fields(Settings)
+                           if f.default is MISSING or f.name in options})
     values = {name: field(document, name, kind) for name, kind in OUTER.items()}
     values |= {name: field(document, name, kind, True) for name, kind in MAY_BE_ABSENT.items()}
     values |= {name: field(options, name, kind, name == "show_special") for name, kind in OPTIONS.items()}

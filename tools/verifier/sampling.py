@@ -20,6 +20,8 @@ class Settings:
     repeat_penalty: float
     repeat_last_n: int
     sampler_order: str
+    presence_penalty: float = 0
+    frequency_penalty: float = 0
 
 
 def philox(key: int, low: int, high: int) -> tuple[int, int, int, int]:
@@ -38,7 +40,17 @@ def uniform(seed: int, sequence: int, position: int) -> float:
     return ((words[1] << 32 | words[0]) >> 11) * 2.0 ** -53
 
 
-def penalized(row: np.ndarray, past: list[int], s: Settings) -> np.ndarray:
+def penalized(row: np.ndarray, past: list[int], s: Settings, n_generated: int) -> np.ndarray:
+    row = repeat_penalized(row, past, s)
+    counted = past[len(past) - min(len(past), n_generated):]
+    if (s.presence_penalty == 0 and s.frequency_penalty == 0) or not counted:
+        return row
+    row, (ids, counts) = row.copy(), np.unique(counted, return_counts=True)
+    row[ids] -= counts.astype(F32) * F32(s.frequency_penalty) + F32(s.presence_penalty)
+    return row
+
+
+def repeat_penalized(row: np.ndarray, past: list[int], s: Settings) -> np.ndarray:
     recent = past if s.repeat_last_n < 0 else past[len(past) - min(len(past), s.repeat_last_n):]
     if s.repeat_penalty == 1 or not recent:
         return row
@@ -63,10 +75,11 @@ def kept(logits: np.ndarray, s: Settings) -> int:
     return count
 
 
-def distribution(row: np.ndarray, past: list[int], s: Settings) -> tuple[np.ndarray, np.ndarray]:
+def distribution(row: np.ndarray, past: list[int], s: Settings, n_generated: int) -> tuple[np.ndarray, np.ndarray]:
     """The tokens that may follow `past`, in descending order, and their cumulated probabilities.
+    @param n_generated  of the tokens at its end, which are the text's own
     @pre no NaN and no +Inf in the row, and one finite logit"""
-    row = penalized(row, past, s)
+    row = penalized(row, past, s, n_generated)
     if s.temperature == 0 or np.isinf(row.max()):
         return np.array([np.argmax(row)]), np.ones(1)
     temperature = F32(s.temperature)

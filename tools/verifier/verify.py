@@ -18,6 +18,7 @@ from .tokenizer import Tokenizer
 OTHERS = {"temperature": [i / 20 for i in range(41)], "top_p": [i / 100 for i in range(50, 101)],
           "min_p": [0, 0.01, 0.02, 0.05, 0.1, 0.2], "top_k": [0, 1, 5, 10, 20, 30, 40, 50, 64, 80, 100],
           "repeat_penalty": [1, 1.05, 1.1, 1.15, 1.2, 1.3], "repeat_last_n": [0, 16, 32, 64, 128, 256],
+          "presence_penalty": [0, 0.5, 1, 1.5, 2], "frequency_penalty": [0, 0.1, 0.2, 0.5, 1],
           "sampler_order": ["hf", "llamacpp"], "sequence": range(16), "seed": range(10_000)}
 
 
@@ -105,7 +106,7 @@ class Verifier:
             row[token] += np.float32(bias)
         if self.receipt.ignore_eos:
             row[list(self.ends)] = -np.inf
-        return distribution(row, self.ids[:len(self.receipt.prompt_ids) + step], settings)
+        return distribution(row, self.ids[:len(self.receipt.prompt_ids) + step], settings, step)
 
     def draw(self, step: int, s: Settings) -> int:
         among = self.distribution(step, replace(s, seed=0, sequence=0))

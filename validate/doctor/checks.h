@@ -11,6 +11,8 @@ namespace llm {
 
 /// Bytes that belong to no tensor.
 void check_file(Patient& patient);
+/// Types of the values that loaders read.
+void check_values(Patient& patient);
 /// Ids of special tokens: in range, and of tokens that are special.
 void check_special_ids(Patient& patient);
 /// Counts and sizes against the tensors' shapes, the vocabulary and each other.

@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/shown_text.h"
 #include "base/thread_team.h"
+#include "engine/gguf/gguf_salvage.h"
 #include "engine/gguf/gguf_writer.h"
 
 namespace llm {
@@ -28,6 +29,7 @@ struct Check {
 /// In the order of what rests on what: a later check sees what earlier ones have mended.
 constexpr std::array kChecks = {
     Check{"file", check_file},
+    Check{"values", check_values},
     Check{"vocabulary", check_tokens_listed},
     Check{"special-ids", check_special_ids},
     Check{"shapes", check_shapes},
@@ -39,8 +41,11 @@ constexpr std::array kChecks = {
     Check{"types", check_types},
 };
 
-/// A file that cannot be parsed, as the only finding; nothing where it is no GGUF, or not there.
+/// A file that cannot be parsed, as the only finding; nothing where it is no GGUF, or not there, or
+/// where the system refused to read it or the memory for that, which says nothing of the file.
 std::optional<FileFinding> unreadable(const std::string& path, const Error& error) {
+  const bool is_systems = error.code == ErrorCode::kIo || error.code == ErrorCode::kResource;
+  if (is_systems && error.field != kSplitCount) return std::nullopt;
   const auto file = MappedFile::open(path);
   constexpr std::string_view kMagic = "GGUF";
   if (!file.ok() || file->bytes().size() < kMagic.size() ||
@@ -61,6 +66,14 @@ std::optional<FileFinding> unreadable(const std::string& path, const Error& erro
     finding.remedy += "; download it again";
   }
   return finding;
+}
+
+void report_layout(Patient& patient, LayoutFault fault) {
+  patient.copy({.where = std::move(fault.where),
+                .what = std::move(fault.what),
+                .why = "programs refuse the file, though every byte of its tensors is there",
+                .remedy = "the copy of --fix has them where they must be"},
+               std::move(fault.mend));
 }
 
 bool is_same_file(const std::string& a, const std::string& b) {
@@ -110,12 +123,23 @@ bool Examination::healthy() const { return count(Severity::kNote) == findings.si
 
 Result<Examination> examine(const std::string& path, const DoctorOptions& options) {
   auto open = open_gguf_file(path);
+  std::vector<LayoutFault> faults;
+  // Bytes that belong to no tensor may show that tensors lie elsewhere.
+  if (!open.ok() || (open->file.parts().size() == 1 && open->gguf.trailing_bytes() > 0)) {
+    auto salvaged = salvage_gguf_file(path);
+    if (salvaged.ok() && !salvaged->faults.empty()) {
+      open = std::move(salvaged->open);
+      faults = std::move(salvaged->faults);
+    }
+  }
   if (!open.ok()) {
     std::optional<FileFinding> finding = unreadable(path, open.error());
     if (!finding) return std::move(open).error();
     return Examination{.findings = {*std::move(finding)}};
   }
   Patient patient(std::move(open).value(), path);
+  patient.begin_check("file");
+  for (LayoutFault& fault : faults) report_layout(patient, std::move(fault));
   for (const Check& check : kChecks) {
     if (!patient.is_model() && check.run != check_file) continue;
     patient.begin_check(check.name);

@@ -69,10 +69,14 @@ std::string Patient::key(std::string_view suffix) const {
 std::optional<std::int64_t> Patient::integer(std::string_view key) const {
   const GgufValue* value = gguf_.find(key);
   if (value == nullptr) return std::nullopt;
-  if (value->type == GgufType::kInt32) return load_unaligned<std::int32_t>(value->bytes);
-  if (value->type == GgufType::kInt64) return load_unaligned<std::int64_t>(value->bytes);
-  const auto found = gguf_.get_unsigned(key);
-  return found.ok() ? std::optional(static_cast<std::int64_t>(*found)) : std::nullopt;
+  std::optional<std::int64_t> whole;
+  if (gguf_fixed_size(value->type) == 0) return whole;
+  visit_gguf_number(value->type, value->bytes, [&](auto number) {
+    if constexpr (!std::is_same_v<decltype(number), bool> && std::is_integral_v<decltype(number)>) {
+      whole = static_cast<std::int64_t>(number);
+    }
+  });
+  return whole;
 }
 
 std::optional<double> Patient::number(std::string_view key) const {
@@ -129,20 +133,30 @@ void Patient::report(FileFinding finding) {
 
 void Patient::set_text(FileFinding finding, std::string_view key, std::string value,
                        std::string shown) {
-  put(std::move(finding), key, GgufType::kString, std::move(value), std::move(shown));
+  set_bytes(std::move(finding), key, GgufType::kString, std::move(value), std::move(shown));
 }
 
-void Patient::put(FileFinding finding, std::string_view key, GgufType type, std::string bytes,
+void Patient::set_bytes(FileFinding finding, std::string_view key, GgufType type, std::string bytes,
+                        std::string mend) {
+  put(std::move(finding), key, {.type = type, .element_type = type, .bytes = {}}, std::move(bytes),
+      std::move(mend));
+}
+
+void Patient::set_array(FileFinding finding, std::string_view key, GgufType element,
+                        std::string bytes, std::string mend) {
+  const GgufValue value{.type = GgufType::kArray,
+                        .element_type = element,
+                        .count = bytes.size() / gguf_fixed_size(element),
+                        .bytes = {}};
+  put(std::move(finding), key, value, std::move(bytes), std::move(mend));
+}
+
+void Patient::put(FileFinding finding, std::string_view key, GgufValue value, std::string bytes,
                   std::string mend) {
   finding.mend = std::move(mend);
   report(std::move(finding));
-  const std::string& value = owned_.emplace_back(std::move(bytes));
-  GgufEntry entry{.key = owned_.emplace_back(key),
-                  .value = {.type = type,
-                            .element_type = type,
-                            .count = 1,
-                            .bytes = std::as_bytes(std::span(value)),
-                            .offset = 0}};
+  value.bytes = std::as_bytes(std::span(owned_.emplace_back(std::move(bytes))));
+  const GgufEntry entry{.key = owned_.emplace_back(key), .value = value};
   std::deque<GgufEntry> entries = gguf_.entries();
   const auto old = std::ranges::find(entries, key, &GgufEntry::key);
   if (old == entries.end()) {
@@ -168,6 +182,7 @@ void Patient::copy(FileFinding finding, std::string mend) {
 
 void Patient::replace(std::deque<GgufEntry> entries) {
   gguf_ = gguf_.with_entries(std::move(entries));
+  tokens_ = read_tokens(gguf_);
   tokenizer_is_current_ = false;
 }
 

@@ -65,9 +65,14 @@ class Patient {
   template <typename T>
   void set(FileFinding finding, std::string_view key, T value) {
     const auto* bytes = reinterpret_cast<const char*>(&value);
-    put(std::move(finding), key, gguf_type_of<T>(), std::string(bytes, sizeof(value)),
-        fmt::format("{} = {}", key, value));
+    set_bytes(std::move(finding), key, gguf_type_of<T>(), std::string(bytes, sizeof(value)),
+              fmt::format("{} = {}", key, value));
   }
+  /// The same with a value of any type, as the file has it.
+  void set_bytes(FileFinding finding, std::string_view key, GgufType type, std::string bytes,
+                 std::string mend);
+  void set_array(FileFinding finding, std::string_view key, GgufType element, std::string bytes,
+                 std::string mend);
   void set_text(FileFinding finding, std::string_view key, std::string value, std::string shown);
   void remove(FileFinding finding, std::string_view key);
   /// Reports what a copy alone mends, such as bytes that belong to nothing.
@@ -78,7 +83,7 @@ class Patient {
   const std::vector<FileFinding>& findings() const { return findings_; }
 
  private:
-  void put(FileFinding finding, std::string_view key, GgufType type, std::string bytes,
+  void put(FileFinding finding, std::string_view key, GgufValue value, std::string bytes,
            std::string mend);
   void replace(std::deque<GgufEntry> entries);
 

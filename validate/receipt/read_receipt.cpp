@@ -87,6 +87,7 @@ Status read_sampling(const JsonMembers& members, SamplerOptions& sampler) {
   constexpr auto kMost = static_cast<double>(std::numeric_limits<std::int64_t>::max());
   LLM_TRY(sampler.seed, members.count("seed", 0, static_cast<std::size_t>(kMost)));
   for (const SamplerField& field : kSamplerFields) {
+    if (field.may_be_absent && !members.has(field.name)) continue;
     LLM_TRY(const double value,
             number(members, field.name, field.is_whole(), field.lowest, field.highest));
     field.set(sampler, value);

@@ -40,8 +40,14 @@ OrderedJson options_json(const Receipt& r) {
   if (r.show_special) json["show_special"] = true;
   if (r.grammar)
     json["grammar"] = {{"kind", grammar_kind_name(r.grammar->kind)}, {"text", r.grammar->text}};
-  for (const SamplerField& field : kSamplerFields)
-    field.visit(r.sampler, [&](auto value) { json[field.name] = shortest(value); });
+  const SamplerOptions usual;
+  for (const SamplerField& field : kSamplerFields) {
+    field.visit(r.sampler, [&](auto value) {
+      const bool is_usual =
+          value == field.visit(usual, [](auto one) { return static_cast<decltype(value)>(one); });
+      if (!field.may_be_absent || !is_usual) json[field.name] = shortest(value);
+    });
+  }
   json["sampler_order"] = sampler_order_name(r.sampler.order);
   json["context"] = r.context;
   json["kv"] = kv_name(r.kv);
@@ -68,7 +74,7 @@ bool draws_all(const Receipt& receipt, const DrawnRows& rows, const Tokenizer& t
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto past = std::span(tokens).first(receipt.prompt_ids.size() + rows.number(i));
     KeptMask mask(rows.mask(i));
-    const auto id = draw_token(tokenizer, rows.row(i), past, past.size(), options,
+    const auto id = draw_token(tokenizer, rows.row(i), past, past.size(), rows.number(i), options,
                                rows.masks.empty() ? nullptr : &mask);
     const TokenId own = receipt.ids[rows.number(i)];
     if (!id.ok() || *id != own || ends_text(tokenizer, *id, options)) return false;

@@ -30,6 +30,7 @@ class JsonMembers {
   JsonMembers(const Json& json, std::string path) : json_(json), path_(std::move(path)) {}
 
   std::string field(std::string_view key) const;
+  bool has(const char* key) const { return json_.contains(key); }
   Result<const Json*> member(const char* key, std::string_view rule) const;
   Result<std::string> text(const char* key) const;
   /// 64 lower-case hex digits.

@@ -48,6 +48,9 @@ std::string text_of(const SamplerOptions& o) {
   if (o.min_p != usual.min_p) text += fmt::format(", min-p {}", o.min_p);
   if (o.repeat_penalty != usual.repeat_penalty)
     text += fmt::format(", repeat penalty {} over {}", o.repeat_penalty, o.repeat_last_n);
+  if (o.presence_penalty != 0 || o.frequency_penalty != 0)
+    text += fmt::format(", presence penalty {}, frequency penalty {}", o.presence_penalty,
+                        o.frequency_penalty);
   if (o.order == SamplerOrder::kLlamaCpp) text += ", temperature last";
   return text;
 }
@@ -104,6 +107,9 @@ bool keep_min_p(std::vector<Scored>& row, double p) {
   return true;
 }
 
+/// How many tokens of a row's past are taken for generated ones.
+std::size_t generated_of(const SamplerRow& row) { return row.past.size() * 2 / 3; }
+
 /// The steps of docs/sampling.md on a row in order. @return nothing: a filter cannot be judged
 std::optional<std::vector<Scored>> kept_by_rule(const SamplerOptions& o, const SamplerRow& of) {
   std::vector<Scored> row;
@@ -114,6 +120,14 @@ std::optional<std::vector<Scored>> kept_by_rule(const SamplerOptions& o, const S
   for (const TokenId id : std::set<TokenId>(recent.begin(), recent.end())) {
     float& logit = row[static_cast<std::size_t>(id)].logit;
     logit = logit > 0 ? logit / o.repeat_penalty : logit * o.repeat_penalty;
+  }
+  for (const TokenId id : std::set<TokenId>(of.past.begin(), of.past.end())) {
+    const auto own = std::span(of.past).last(generated_of(of));
+    const auto count = std::ranges::count(own, id);
+    // A product and a sum in f32, as the contract has them.
+    if (count > 0)
+      row[static_cast<std::size_t>(id)].logit -=
+          static_cast<float>(count) * o.frequency_penalty + o.presence_penalty;
   }
   const bool greedy = o.temperature == 0;
   if (!greedy && o.order == SamplerOrder::kHf) divide_distances(row, o.temperature);
@@ -156,6 +170,7 @@ class SamplerCheck {
     each("top-p keeps what it must", &SamplerCheck::top_p);
     each("min-p keeps what it must", &SamplerCheck::min_p);
     each("repeat penalty", &SamplerCheck::penalty);
+    each("presence and frequency penalty", &SamplerCheck::penalties_of_generated);
     each("all steps together, in both orders", &SamplerCheck::together);
     each("draws over seeds, sequences and positions", &SamplerCheck::draws);
     each("what must be refused", &SamplerCheck::refusals);
@@ -170,7 +185,8 @@ class SamplerCheck {
     const FloatEnvironment contract;
     const auto expected = kept_by_rule(options, row);
     if (!expected) return;
-    const auto actual = functions_.distribution(Sampler(options), row.logits, row.past);
+    const auto actual =
+        functions_.distribution(Sampler(options, 0, generated_of(row)), row.logits, row.past);
     double sum = 0;
     for (const Scored& token : *expected) sum += token.weight;
     const double error = sum_error(row.logits.size());
@@ -247,6 +263,17 @@ class SamplerCheck {
     }
   }
 
+  void penalties_of_generated(const SamplerRow& row) {
+    for (const float presence : {0.0F, 1.5F, -0.7F, 2.0F}) {
+      for (const float frequency : {0.0F, 0.3F, -2.0F}) {
+        if (!is_short(row) && presence != 1.5F) continue;
+        compare(row, {.presence_penalty = presence, .frequency_penalty = frequency});
+        compare(row,
+                {.temperature = 0, .presence_penalty = presence, .frequency_penalty = frequency});
+      }
+    }
+  }
+
   /// The i-th of ever the same drawn options.
   static SamplerOptions drawn_options(std::mt19937& random) {
     const auto of = [&random](std::initializer_list<float> values) {
@@ -260,6 +287,8 @@ class SamplerCheck {
     options.repeat_penalty = of({1, 1, 1.1F, 0.9F});
     options.repeat_last_n = static_cast<std::int64_t>(of({-1, 3, 64}));
     options.order = random() % 2 == 0 ? SamplerOrder::kHf : SamplerOrder::kLlamaCpp;
+    options.presence_penalty = of({0, 0, 0, 1.5F});
+    options.frequency_penalty = of({0, 0, 0, 0.4F});
     return options;
   }
 
@@ -274,7 +303,8 @@ class SamplerCheck {
     std::mt19937 random(3);
     for (std::size_t i = 0; i < (is_short(row) ? std::size_t{20} : std::size_t{1}); ++i) {
       SamplerOptions options = drawn_options(random);
-      const auto candidates = functions_.distribution(Sampler(options), row.logits, row.past);
+      const auto candidates =
+          functions_.distribution(Sampler(options, 0, generated_of(row)), row.logits, row.past);
       if (!candidates.ok())
         return tally_.add(false, [&] { return candidates.error().to_string(); });
       for (std::size_t k = 0; k < (is_short(row) ? std::size_t{60} : std::size_t{8}); ++k) {
@@ -282,8 +312,8 @@ class SamplerCheck {
         const std::uint64_t sequence = k % 7 == 6 ? kWords[k % 6] : k % 3;
         const std::uint64_t position = k % 11 == 10 ? kWords[k % 6] : k;
         const TokenId expected = drawn(*candidates, uniform_draw(options.seed, sequence, position));
-        const auto actual =
-            functions_.sample(Sampler(options, sequence), row.logits, row.past, position);
+        const auto actual = functions_.sample(Sampler(options, sequence, generated_of(row)),
+                                              row.logits, row.past, position);
         tally_.add(actual.ok() && *actual == expected, [&] {
           return fmt::format("{}, {}, seed {}, sequence {}, position {}: {}, the rule gives {}",
                              row.name, text_of(options), options.seed, sequence, position,

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "tools/llmserve/answer_request.h"
+#include "tools/llmserve/request_fields.h"
+
+namespace llm {
+
+// What the bodies of several APIs become requests by.
+
+/// What all bodies say, but for the prompts and the number of tokens.
+/// Errors: kUsage for fields that exclude each other; those of compile_structure().
+Result<AnswerRequest> request_of(const RequestBody& body, const ServedModel& served);
+
+/// The reply to a conversation. @param path  where its messages stand. Errors: kUsage, kResource
+Result<AnswerRequest> reply_to(RequestBody& body, AnswerShape shape, const std::string& path,
+                               const ServedModel& served);
+
+}  // namespace llm
