@@ -25,8 +25,11 @@ endif()
 # Null pointers end the process and AddressSanitizer sees what object-size does: without their checks, which are most of
 # the code that nlohmann's templates become, this builds a third quicker.
 if(LLM_SANITIZE)
+  if(LLM_FUZZ)  # counts what is reached
+    set(llm_counted ,fuzzer-no-link)
+  endif()
   target_compile_options(llm_flags INTERFACE "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:LLM_NOT_SANITIZED>>>:\
--fsanitize=address,undefined;-fno-sanitize=null,object-size,vptr;-fno-sanitize-recover=all;-fno-omit-frame-pointer>")
+-fsanitize=address,undefined${llm_counted};-fno-sanitize=null,object-size,vptr;-fno-sanitize-recover=all;-fno-omit-frame-pointer>")
   target_link_options(llm_flags INTERFACE -fsanitize=address,undefined)
 endif()
 

@@ -50,7 +50,7 @@ class Tokenizer {
   std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
   /// Ids to text, the inverse of encode(): decode(encode(x)) == x for every valid UTF-8 x, but that
-  /// SentencePiece gives U+2581 back as the space it stands for in pieces.
+  /// SentencePiece gives U+2581 back as the space it stands for in pieces, and needs it as one.
   /// @pre every id is contained
   std::string decode(std::span<const TokenId> ids, const DecodeOptions& options = {}) const;
 

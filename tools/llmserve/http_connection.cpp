@@ -17,8 +17,8 @@ namespace http = boost::beast::http;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kLeastRead = 1 << 10;  // bytes at a time
-constexpr std::size_t kPiece = 64 << 10;     // the most of them; holds every header
-constexpr int kSendBuffer = 256 << 10;       // of the system, which would take megabytes for each
+constexpr std::size_t kPiece = HttpReader::kPiece;
+constexpr int kSendBuffer = 256 << 10;  // of the system, which would take megabytes for each
 constexpr std::chrono::seconds kLinger{2};
 constexpr int kClientGone = 499;
 
@@ -174,7 +174,7 @@ void HttpConnection::give_up() noexcept {
 }
 
 void HttpConnection::drain() {
-  if (is_idle_ && buffer_.size() == 0 && !parser_->got_some()) close();
+  if (is_idle_ && buffer_.size() == 0 && !reader_->has_begun()) close();
 }
 
 void HttpConnection::read_request() {
@@ -182,11 +182,8 @@ void HttpConnection::read_request() {
   has_end_ = false;
   has_answered_ = false;
   head_ = {};
-  header_bytes_ = 0;
   if (buffer_.size() == 0 && buffer_.capacity() > kPiece) buffer_.shrink_to_fit();
-  parser_.emplace();
-  parser_->header_limit(static_cast<std::uint32_t>(shared_.limits.header_bytes));
-  parser_->body_limit(shared_.limits.body_bytes);
+  reader_.emplace(shared_.limits);
   guard([this] {
     stream_.expires_after(shared_.limits.patience);
     parse();
@@ -194,28 +191,16 @@ void HttpConnection::read_request() {
 }
 
 void HttpConnection::parse() {
-  while (buffer_.size() > 0) {
-    const bool in_header = !parser_->is_header_done();
-    const char* data = static_cast<const char*>(buffer_.data().data());
-    const std::size_t n_fed = std::min(buffer_.size(), kPiece);
-    Failure failure;
-    const std::size_t n = parser_->put(asio::buffer(data, n_fed), failure);
-    if (in_header && has_fold({data, n})) failure = http::error::bad_obs_fold;
-    buffer_.consume(n);
-    const bool needs_more = failure == http::error::need_more;
-    if (in_header) {
-      // The parser counts those bytes alone that it has not understood yet.
-      header_bytes_ += n;
-      const std::size_t more = needs_more ? buffer_.size() : 0;
-      if (header_bytes_ + more > shared_.limits.header_bytes) failure = http::error::header_limit;
-    }
-    if (needs_more && n == 0 && n_fed == kPiece) failure = http::error::header_limit;  // a trailer
-    if (failure && failure != http::error::need_more) return on_broken(failure);
-    if (in_header && parser_->is_header_done()) return on_header();
-    if (parser_->is_done()) return on_body();
-    if (needs_more && n_fed < kPiece) break;
+  switch (reader_->read(buffer_)) {
+    case HttpReader::Step::kNeedsMore:
+      return read_more();
+    case HttpReader::Step::kHeader:
+      return on_header();
+    case HttpReader::Step::kWhole:
+      return on_body();
+    case HttpReader::Step::kBroken:
+      return on_broken();
   }
-  read_more();
 }
 
 void HttpConnection::read_more() {
@@ -227,10 +212,11 @@ void HttpConnection::read_more() {
                           }));
 }
 
-void HttpConnection::on_broken(Failure failure) {
+void HttpConnection::on_broken() {
+  const Failure failure = reader_->failure();
   const HttpLimits& limits = shared_.limits;
   const auto& error = shared_.handlers.error;
-  if (!parser_->is_header_done()) take_head();
+  if (!reader_->has_header()) take_head();
   if (failure == http::error::header_limit)
     return refuse(error(431, fmt::format("header: need at most {} bytes", limits.header_bytes)));
   if (failure == http::error::body_limit)
@@ -240,7 +226,7 @@ void HttpConnection::on_broken(Failure failure) {
 
 void HttpConnection::take_head() {
   is_idle_ = false;
-  head_ = request_of(parser_->get());
+  head_ = request_of(reader_->header());
   head_.client = client_;
   head_.reached = reached_;
   head_.port = port_;
@@ -248,12 +234,12 @@ void HttpConnection::take_head() {
 
 void HttpConnection::on_header() {
   take_head();
-  if (const auto fault = header_fault(parser_->get()))
+  if (const auto fault = header_fault(reader_->header()))
     return refuse(shared_.handlers.error(400, "HTTP: " + *fault));
   if (auto answer = shared_.handlers.refuse(head_)) return refuse(std::move(*answer));
   stream_.expires_after(shared_.limits.patience);  // for the body
-  if (parser_->is_done()) return on_body();
-  if (!beast::iequals(parser_->get()[http::field::expect], "100-continue")) return parse();
+  if (reader_->is_whole()) return on_body();
+  if (!beast::iequals(reader_->header()[http::field::expect], "100-continue")) return parse();
   static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
   asio::async_write(stream_, asio::buffer(kContinue),
                     next([](HttpConnection& self, Failure failed, std::size_t) {
@@ -263,8 +249,8 @@ void HttpConnection::on_header() {
 }
 
 void HttpConnection::on_body() {
-  keep_alive_ = parser_->get().keep_alive() && !shared_.drains;
-  head_.body = std::move(parser_->get().body());
+  keep_alive_ = reader_->keep_alive() && !shared_.drains;
+  head_.body = reader_->take_body();
   const auto exchange = open_exchange();
   guard([&] {
     watch();
@@ -273,7 +259,7 @@ void HttpConnection::on_body() {
 }
 
 std::shared_ptr<HttpExchange> HttpConnection::open_exchange() {
-  const bool may_chunk = parser_->get().version() >= 11;
+  const bool may_chunk = reader_->header().version() >= 11;
   const auto exchange = std::make_shared<Exchange>(shared_from_this(), std::move(head_), may_chunk);
   exchange_ = exchange;
   return exchange;

@@ -3,10 +3,6 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
-#include <boost/beast/http/fields.hpp>
-#include <boost/beast/http/message.hpp>
-#include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -15,23 +11,10 @@
 #include <string>
 #include <string_view>
 
+#include "tools/llmserve/http_reader.h"
 #include "tools/llmserve/http_server.h"
 
 namespace llm {
-
-using HttpHeader = boost::beast::http::request_header<>;
-
-/// What makes a request's header ambiguous, in which others could read another request: not one
-/// Host; a field twice that decides something; a Transfer-Encoding but `chunked` of HTTP/1.1; a
-/// path that cannot be decoded. Nothing: it is clear.
-std::optional<std::string> header_fault(const HttpHeader& header);
-
-/// Whether a line of a raw header goes on with the line before (obs-fold).
-bool has_fold(std::string_view raw);
-
-/// The request of a header, without client, address and body. A path that cannot be decoded stays
-/// as it is.
-HttpRequest request_of(const HttpHeader& header);
 
 /// "HTTP/1.1 200 OK" to the empty line. @param framing  Content-Length or Transfer-Encoding, or ""
 std::string http_head(const HttpAnswer& answer, bool keep_alive, std::string_view framing);
@@ -95,14 +78,14 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   /// Answers without memory, unless an answer has begun, and reads no more requests.
   void give_up() noexcept;
 
-  /// Parses what is there, first of the header, then of the body; reads when it needs more.
+  /// Takes what is there, first the header, then the body; reads when it needs more.
   void parse();
   void read_more();
   void take_head();
   void on_header();
   void on_body();
   /// What came is no request, or one beyond the limits.
-  void on_broken(Failure failure);
+  void on_broken();
   /// Answers and closes: the rest of the request is not read.
   void refuse(HttpAnswer answer);
   std::shared_ptr<HttpExchange> open_exchange();
@@ -120,11 +103,10 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   boost::beast::tcp_stream stream_;
   boost::beast::flat_buffer buffer_;
   HttpRequest head_;  ///< of the request that is read
-  std::size_t header_bytes_ = 0;
   std::string client_;
   std::string reached_;
   unsigned port_ = 0;
-  std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
+  std::optional<HttpReader> reader_;
   std::weak_ptr<Exchange> exchange_;  ///< under way
   std::shared_ptr<Exchange> ended_;   ///< the same, once all of its answer is there
   bool is_idle_ = false;              ///< waits for a request's header

@@ -10,6 +10,7 @@
 #include <map>
 
 #include "tools/llmserve/http_connection.h"
+#include "tools/llmserve/http_reader.h"
 
 namespace llm {
 namespace {
