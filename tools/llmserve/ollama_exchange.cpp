@@ -25,6 +25,8 @@ class OllamaExchange final : public HttpExchange {
     exchange_->set_on_gone(std::move(on_gone));
   }
   void set_note(std::string note) override { exchange_->set_note(std::move(note)); }
+  void give_up() noexcept override { exchange_->give_up(); }
+  Lost lost() const override { return exchange_->lost(); }
 
  private:
   std::shared_ptr<HttpExchange> exchange_;

@@ -6,7 +6,7 @@ namespace llm {
 namespace {
 
 constexpr std::size_t kMostNotes = 64;
-constexpr std::size_t kMostName = 60;
+constexpr std::size_t kMostNoteName = 60;
 constexpr std::size_t kMostHeader = 1024;
 
 bool is_plain(char c) {
@@ -24,7 +24,7 @@ void RequestNotes::change(std::string_view field, std::string_view what) {
 
 void RequestNotes::add(std::string_view field, std::string_view what, bool is_ignored) {
   if (notes_.size() >= kMostNotes) return;
-  std::string name(field.substr(0, kMostName));
+  std::string name(field.substr(0, kMostNoteName));
   // Headers and lines of the log are made of it.
   std::ranges::replace_if(
       name, [](char c) { return !is_plain(c); }, '?');
