@@ -144,10 +144,27 @@ void HttpConnection::guard(const Step& step) noexcept {
 }
 
 template <typename Step>
+class HttpConnection::Next {
+ public:
+  Next(std::shared_ptr<HttpConnection> self, Step step) : self_(std::move(self)), step_(step) {}
+  ~Next() {
+    if (self_ != nullptr && !self_->shared_.is_over) self_->give_up();
+  }
+  Next(Next&&) = default;
+  Next& operator=(Next&&) = delete;
+  void operator()(Failure failure, std::size_t n) {
+    const auto self = std::exchange(self_, nullptr);
+    self->guard([&] { step_(*self, failure, n); });
+  }
+
+ private:
+  std::shared_ptr<HttpConnection> self_;  ///< null: called, or moved from
+  Step step_;
+};
+
+template <typename Step>
 auto HttpConnection::next(Step step) {
-  return [self = shared_from_this(), step](Failure failure, std::size_t n) {
-    self->guard([&] { step(*self, failure, n); });
-  };
+  return Next<Step>(shared_from_this(), step);
 }
 
 void HttpConnection::give_up_lost() noexcept {

@@ -28,6 +28,7 @@ struct HttpShared {
   std::set<HttpConnection*> connections = {};
   bool drains = false;
   std::function<void()> on_empty = {};  ///< the last connection is closed
+  bool is_over = false;                 ///< the server is being destroyed
 
   void tell_fault(const std::exception& what) const noexcept {
     try {
@@ -70,7 +71,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   using Failure = boost::beast::error_code;
 
   /// A handler of the connection's. What `step` throws, where memory is refused, ends this
-  /// connection alone.
+  /// connection alone; so does a handler that is never called, because Asio had no memory for that.
+  template <typename Step>
+  class Next;
   template <typename Step>
   auto next(Step step);
   template <typename Step>

@@ -73,6 +73,7 @@ class BeastServer final : public HttpServer {
     shared_.on_empty = [this] { stop_if_drained(); };
   }
   ~BeastServer() override {
+    shared_.is_over = true;
     shared_.on_empty = nullptr;
     shared_.handlers.log = [](const HttpRequest&, const HttpOutcome&) {};
   }
