@@ -175,6 +175,7 @@ TEST_CASE("a workshop does what is wanted, and tells of what it cannot", "[llmse
   const auto owner = std::make_shared<int>();
   {
     Workshop workshop([](const Workshop::Then& then) { then(); });
+    REQUIRE(workshop.start().ok());
     const auto piece = [&](std::size_t bytes, std::function<Workshop::Then()> work) {
       return Workshop::Piece{
           .bytes = bytes,
@@ -220,6 +221,7 @@ TEST_CASE("a workshop's pieces wait for those of their own model alone", "[llmse
   const std::weak_ptr<int> kept = owner;
   {
     Workshop workshop([](const Workshop::Then& then) { then(); });
+    REQUIRE(workshop.start().ok());
     const auto take = [&](int model, std::function<Workshop::Then()> work) {
       workshop.take({.bytes = 1,
                      .owner = kept,

@@ -112,7 +112,7 @@ void Workshop::finish(Piece piece) {
     }
     post_([failed = std::move(piece.failed), fault] { failed(fault); });
   } catch (...) {
-    piece.lost->store(true);
+    if (piece.lost) piece.lost->store(true);
   }
 }
 

@@ -35,7 +35,7 @@ class Workshop {
     std::function<Then()> work;
     /// Called by the server's thread in place of the result: `work` has thrown.
     std::function<void(const std::string& what)> failed;
-    HttpExchange::Lost lost;  ///< set where memory is refused for either
+    HttpExchange::Lost lost = {};  ///< set where memory is refused for either
   };
 
   /// @param post  HttpServer::post
