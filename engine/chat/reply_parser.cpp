@@ -57,13 +57,12 @@ std::vector<ReplyPart> ReplyParser::push(Text text) {
 std::vector<ReplyPart> ReplyParser::finish(bool is_cut) {
   if (calls_left_ == 0) return {};
   // Where a limit cuts the marks around a further call, they are no content.
-  const bool drops_marks = is_cut && has_calls_ && state_ == State::kCall;
-  if (!drops_marks) lexer_.finish(atoms_);
+  is_cut_ = is_cut;
+  if (!is_cut || !has_calls_) lexer_.finish(atoms_);
   run();
   while (state_ == State::kCall && calls_left_ > 0) {
     reader_.finish(is_cut, parts_);
     begin_part();
-    if (drops_marks) break;
     take_left();
     if (atoms_.empty()) break;
     run();
@@ -162,9 +161,14 @@ void ReplyParser::call(const Atom& atom) {
 void ReplyParser::take_left() {
   bool is_text = false;
   std::vector<Atom> left = reader_.left(is_text);
+  const auto is_end = [](const ReplyPart& part) { return part.kind == Kind::kCallEnd; };
+  if (is_text && is_cut_ && (has_calls_ || std::ranges::any_of(parts_, is_end))) {
+    state_ = State::kContent;
+    atoms_.clear();
+    return;
+  }
   if (is_text) {
     state_ = State::kContent;
-    std::string text;
     const Text prefix = fixed_->format.content_begin;
     // What stands before content in place of a function's name.
     const std::string all = lexer_.text_of(left);

@@ -60,6 +60,7 @@ class ReplyParser {
   CallReader reader_;
   std::size_t calls_left_;
   bool has_calls_ = false;  ///< a call has ended
+  bool is_cut_ = false;     ///< a limit has ended the reply
   State state_ = State::kContent;
   std::deque<Atom> atoms_;
   std::vector<Atom> fence_;  ///< that may stand around calls, with the word behind it

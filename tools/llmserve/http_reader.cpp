@@ -24,8 +24,9 @@ HttpReader::HttpReader(const HttpLimits& limits) : most_header_bytes_(limits.hea
 HttpReader::Step HttpReader::read(boost::beast::flat_buffer& buffer) {
   while (buffer.size() > 0) {
     const bool in_header = !parser_.is_header_done();
-    if (!in_header && parser_.chunked() && buffer.size() < kLastChunk.size()) break;
     const char* data = static_cast<const char*>(buffer.data().data());
+    const bool may_be_last = !in_header && parser_.chunked() && data[0] == kLastChunk[0];
+    if (may_be_last && buffer.size() < kLastChunk.size()) break;
     const std::size_t n_fed = std::min(buffer.size(), kPiece);
     boost::beast::error_code failure;
     const std::size_t n = parser_.put(boost::asio::buffer(data, n_fed), failure);
