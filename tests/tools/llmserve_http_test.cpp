@@ -94,7 +94,7 @@ TEST_CASE("an exception of a handler is an answer of 500 and a line in the log",
       });
   const Reply handled = own.ask(get_text("/handle")).must_be(500);
   REQUIRE_THAT(handled.body, !Contains("handle broke"));  // for the log alone
-  own.ask(get_text("/refuse")).must_be(503);  // memory is short for the moment
+  own.ask(get_text("/refuse")).must_be(503);              // memory is short for the moment
   own.server().post([] { throw std::logic_error("posted broke"); });
   own.ask(get_text("/")).must_be(200);
   REQUIRE(own.faults() ==
