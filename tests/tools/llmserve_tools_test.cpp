@@ -382,6 +382,7 @@ Json forced(const Json& parameters, bool is_strict = false) {
   if (is_strict) function["strict"] = true;
   return {{"messages", kQuestion},
           {"temperature", 1},
+          {"seed", 3},  // so that a recursion always ends within the tokens
           {"max_tokens", 200},
           {"tool_choice", "required"},
           {"tools", {{{"type", "function"}, {"function", function}}}}};
