@@ -85,8 +85,13 @@ Result<TokenId> draw_token(const Tokenizer& tokenizer, std::span<const float> lo
   }
   LLM_TRY(const auto mask, next->mask());
   exclude(changed, mask);
-  if (!has_any(changed)) return nothing_allowed(mask, logits.size(), position);
-  return sample(changed, kFreeAttempts);
+  // A mask may allow a token that the grammar does not take (docs/structured_output.md).
+  while (has_any(changed)) {
+    const auto id = sample(changed, kFreeAttempts);
+    if (!id.ok() || next->takes(*id)) return id;
+    changed[static_cast<std::size_t>(*id)] = kNone;
+  }
+  return nothing_allowed(mask, logits.size(), position);
 }
 
 }  // namespace llm

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/utf8.h"
 #include "engine/chat/reply_parser.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -50,27 +51,31 @@ const OrderedJson& tools() {
   return list;
 }
 
-/// Parts of a kind joined, so that only what was found is compared.
-std::string parts_of(const ReplyFormat& format, bool is_thinking, std::string_view text,
-                     std::size_t step) {
+/// What a reply is in pieces of `step` bytes: whole calls, and content and thoughts joined.
+std::string parts_of(const ReplyFormat& format, bool is_thinking, bool is_cut,
+                     std::string_view text, std::size_t step) {
   ReplyParser parser(format, tools(), is_thinking, 3);
-  std::string all;
-  auto last = ReplyPart::Kind::kCall;
-  const auto add = [&](const std::vector<ReplyPart>& parts) {
-    for (const ReplyPart& part : parts) {
-      if (part.kind != last || part.kind == ReplyPart::Kind::kCall)
-        all += "\x01" + std::to_string(static_cast<int>(part.kind));
-      last = part.kind;
-      all += part.text + part.call.name + '\x02' + part.call.arguments;
-      if (part.kind != ReplyPart::Kind::kCall)
-        all.pop_back();
-      else
-        require(parse_json(part.call.arguments).is_object(), "arguments are an object",
-                part.call.arguments);
+  std::vector<ReplyPart> parts;
+  std::string arguments;
+  const auto add = [&](std::vector<ReplyPart> more) {
+    for (ReplyPart& part : more) {
+      if (part.kind == ReplyPart::Kind::kCall) arguments.clear();
+      if (part.kind == ReplyPart::Kind::kArguments) arguments += part.text;
+      if (part.kind == ReplyPart::Kind::kCallEnd) {
+        require(part.call.arguments == arguments, "arguments are what was given of them",
+                part.call.arguments + "\n--\n" + arguments);
+        if (part.is_whole)
+          require(parse_json(arguments).is_object(), "arguments are an object", arguments);
+      }
+      parts.push_back(std::move(part));
     }
   };
   for (std::size_t i = 0; i < text.size(); i += step) add(parser.push(text.substr(i, step)));
-  add(parser.finish());
+  add(parser.finish(is_cut));
+  std::string all;
+  for (const ReplyPart& part : whole_parts(std::move(parts), is_cut))
+    all += "\x01" + std::to_string(static_cast<int>(part.kind)) + part.text + part.call.name +
+           '\x02' + part.call.arguments;
   return all;
 }
 
@@ -83,9 +88,11 @@ LLM_FUZZ(input) {
   const std::uint8_t flags = input.byte();
   const bool is_thinking = (flags & 1) != 0;
   const std::string_view text = input.rest();
-  const std::string whole = parts_of(format, is_thinking, text, text.size() + 1);
+  if (!llm::is_valid_utf8(text)) return;  // a model's text is
+  const bool is_cut = (flags & 2) != 0;
+  const std::string whole = parts_of(format, is_thinking, is_cut, text, text.size() + 1);
   for (const std::size_t step : {std::size_t{1}, std::size_t{2} + flags / 2U}) {
-    const std::string cut = parts_of(format, is_thinking, text, step);
+    const std::string cut = parts_of(format, is_thinking, is_cut, text, step);
     require(cut == whole, "a reply's parts do not depend on its pieces", cut + "\n--\n" + whole);
   }
 }

@@ -4,6 +4,7 @@
 #include "tests/fuzz/tiny_model.h"
 #include "tools/llmserve/answer_request.h"
 #include "tools/llmserve/embeddings.h"
+#include "tools/llmserve/rerank.h"
 
 namespace llm::fuzz {
 namespace {
@@ -16,6 +17,7 @@ ServedModel made_facts() {
   facts.id = "tiny";
   facts.style = chatml_style(*facts.model);
   facts.reply_format = reply_format_of(*facts.style, facts.model->tokenizer());
+  facts.roles = chat_roles(*facts.style);
   facts.context = facts.most_new_tokens = 256;
   facts.most_texts = 8;
   facts.grammars = std::make_shared<GrammarCompiler>(facts.model->tokenizer());
@@ -25,10 +27,12 @@ ServedModel made_facts() {
 template <typename T>
 using Parse = Result<T> (*)(const OrderedJson& body, const ServedModel& served);
 
-constexpr Parse<AnswerRequest> kTexts[] = {parse_completion,  parse_infill,     parse_chat,
-                                           parse_responses,   parse_messages,   parse_ollama_chat,
-                                           parse_ollama_text, parse_embeddings, parse_ollama_embed};
-constexpr Parse<OrderedJson> kFacts[] = {count_answer, tokenize_answer, detokenize_answer};
+constexpr Parse<AnswerRequest> kTexts[] = {
+    parse_completion,   parse_infill,           parse_chat,        parse_responses,
+    parse_messages,     parse_ollama_chat,      parse_ollama_text, parse_embeddings,
+    parse_ollama_embed, parse_ollama_embedding, parse_llama,       parse_rerank};
+constexpr Parse<FactsAnswer> kFacts[] = {count_answer, tokenize_answer, detokenize_answer,
+                                         template_answer, show_answer};
 
 /// A request that cannot be read is its client's fault, and says so.
 void check_refusal(const Error& error) {
@@ -39,7 +43,7 @@ void check_refusal(const Error& error) {
 }
 
 void check_texts(const AnswerRequest& request, const ServedModel& served) {
-  require(!request.prompts.empty(), "a request has prompts");
+  require(request.at_once || !request.prompts.empty(), "a request has prompts, or its answer");
   for (const Prompt& prompt : request.prompts) {
     require(prompt.ids.size() <= served.context, "a prompt fits");
     for (const TokenId id : prompt.ids)
@@ -66,6 +70,6 @@ LLM_FUZZ(input) {
   } else {
     const auto answer = fuzz::kFacts[path - std::size(fuzz::kTexts)](body, served);
     if (!answer.ok()) return fuzz::check_refusal(answer.error());
-    (void)json_text(*answer);
+    (void)json_text(answer->json);
   }
 }

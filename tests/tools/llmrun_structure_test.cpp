@@ -31,4 +31,23 @@ TEST_CASE("llmrun's options say what a text is", "[llmrun][structure]") {
   REQUIRE_THAT(run({"--regex", "a", "--ignore-eos"}, 2).err, Contains("--ignore-eos"));
 }
 
+TEST_CASE("a token that a mask allows and the grammar does not take is not drawn",
+          "[llmrun][structure]") {
+  // xgrammar's mask after [ab]+ allows "ai" and "ar" here, which no text of the expression has.
+  for (int seed = 1; seed <= 24; ++seed) {
+    CAPTURE(seed);
+    const std::string text =
+        run_tool("llmrun", {kFable, "-q", "-t1", "-pa", fmt::format("-s{}", seed), "-n40", "--temp",
+                            "2", "--regex", "[ab]+[^aeiou]z"})
+            .must_end(0)
+            .out;
+    CAPTURE(text);
+    REQUIRE(text.size() >= 3);
+    const std::size_t other = text.find_first_not_of("ab");
+    REQUIRE(text.find_first_of("eiou") == std::string::npos);
+    REQUIRE(text.ends_with("z"));
+    REQUIRE(other != 0);
+  }
+}
+
 }  // namespace llm::test
