@@ -71,7 +71,7 @@ target_link_libraries(pcre2 INTERFACE ${PCRE2_LIBRARY})
 # xgrammar is in no Debian release: `./dev grammars` builds it from its source package into build/deps. Without it, grammars are
 # refused. It is not instrumented, so ThreadSanitizer would not see what orders its threads.
 option(LLM_GRAMMARS "Grammars and JSON schemas, where `./dev grammars` has built their library" ON)
-set(LLM_XGRAMMAR ${PROJECT_SOURCE_DIR}/build/deps/xgrammar-0.2.8)
+set(LLM_XGRAMMAR ${PROJECT_SOURCE_DIR}/build/deps/xgrammar-0.2.8-counted)
 set(LLM_HAS_GRAMMARS OFF)
 if(LLM_GRAMMARS AND EXISTS ${LLM_XGRAMMAR}/.ready)
   set(LLM_HAS_GRAMMARS ON)

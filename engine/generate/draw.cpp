@@ -78,7 +78,9 @@ Result<TokenId> draw_token(const Tokenizer& tokenizer, std::span<const float> lo
     changed = biased(logits, tokenizer, options);
   for (std::uint64_t attempt = 0; attempt < kFreeAttempts; ++attempt) {
     const auto id = sample(changed.empty() ? logits : changed, attempt);
-    if (!id.ok() || next == nullptr || next->takes(*id)) return id;
+    if (!id.ok() || next == nullptr) return id;
+    LLM_TRY(const bool is_taken, next->takes(*id));
+    if (is_taken) return id;
     if (changed.empty()) changed.assign(logits.begin(), logits.end());
     changed[static_cast<std::size_t>(*id)] = kNone;
     if (!has_any(changed)) break;
@@ -88,7 +90,9 @@ Result<TokenId> draw_token(const Tokenizer& tokenizer, std::span<const float> lo
   // A mask may allow a token that the grammar does not take (docs/structured_output.md).
   while (has_any(changed)) {
     const auto id = sample(changed, kFreeAttempts);
-    if (!id.ok() || next->takes(*id)) return id;
+    if (!id.ok()) return id;
+    LLM_TRY(const bool is_taken, next->takes(*id));
+    if (is_taken) return id;
     changed[static_cast<std::size_t>(*id)] = kNone;
   }
   return nothing_allowed(mask, logits.size(), position);

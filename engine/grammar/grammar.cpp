@@ -53,21 +53,19 @@ Error refused(std::string_view what) {
   return Error{ErrorCode::kUsage, "", "need another grammar: " + line};
 }
 
-// 0.1 us a unit on a Zen 4: a compilation ends within about 1.5 s, a step within about 50 ms.
-constexpr std::uint64_t kMostCompileWork = 12'000'000;
-constexpr std::uint64_t kMostStepWork = 400'000;
-
 Error out_of_memory() {
-  return Error{ErrorCode::kResource, "grammar", "found too little memory for its automaton"};
+  return Error{ErrorCode::kResource, "memory", "found too little for a grammar's automaton"};
 }
 
-Error too_costly() {
+/// @param rule  may be empty
+Error too_costly(std::string_view rule) {
   return Error{
       ErrorCode::kUsage, "grammar",
-      fmt::format("found more than {} units of work for one token, need a grammar of fewer "
-                  "ways to read the same text, such as a rule that repeats in place of one "
-                  "that stands twice in itself",
-                  kMostStepWork)};
+      fmt::format("found more than {} units of work for a token{}, need a grammar of fewer ways "
+                  "to read the same text: a rule that repeats in place of one that stands twice "
+                  "in itself",
+                  GrammarState::kMostUnits,
+                  rule.empty() ? std::string() : fmt::format(", last for rule {}", rule))};
 }
 
 }  // namespace
@@ -125,17 +123,18 @@ Result<std::shared_ptr<const Grammar::Vocabulary>> Grammar::read_vocabulary(
 Result<std::shared_ptr<const Grammar>> Grammar::compile(GrammarSource source,
                                                         const Tokenizer& tokenizer) {
   LLM_TRY(auto vocabulary, read_vocabulary(tokenizer));
-  return compile(std::move(source), tokenizer, std::move(vocabulary));
+  return compile(std::move(source), tokenizer, std::move(vocabulary), CompileLimits{});
 }
 
 Result<std::shared_ptr<const Grammar>> Grammar::compile(
-    GrammarSource source, const Tokenizer& tokenizer,
-    std::shared_ptr<const Vocabulary> vocabulary) {
+    GrammarSource source, const Tokenizer& tokenizer, std::shared_ptr<const Vocabulary> vocabulary,
+    const CompileLimits& limits) {
   LLM_TRY(const Ebnf ebnf, ebnf_of(source, tokenizer));
   std::string said;
   const Listening listening(said);
   try {
-    std::optional<WorkMeter> meter(kMostCompileWork);
+    std::uint64_t left = limits.units;
+    std::optional<WorkMeter> meter(std::in_place, left, limits.is_given_up);
     // One thread, so that warnings come to this one; what is kept is kept by GrammarCompiler.
     xgrammar::GrammarCompiler compiler(vocabulary->tokens, 1, false);
     auto compiled = compiler.CompileGrammar(ebnf.text);
@@ -149,10 +148,10 @@ Result<std::shared_ptr<const Grammar>> Grammar::compile(
         Impl{std::move(compiled), std::move(barred), std::move(vocabulary)});
     return std::shared_ptr<const Grammar>(new Grammar(std::move(source), std::move(impl)));
   } catch (const WorkExceeded&) {
-    return Error{ErrorCode::kUsage, "",
+    return Error{ErrorCode::kUsage, std::string(CompileLimits::kExceeded),
                  fmt::format("found more than {} units of work to compile it, need fewer states: "
                              "shorter texts, fewer rules and repetitions",
-                             kMostCompileWork)};
+                             limits.units)};
   } catch (const std::bad_alloc&) {
     return out_of_memory();
   } catch (const std::exception& error) {
@@ -163,20 +162,22 @@ Result<std::shared_ptr<const Grammar>> Grammar::compile(
 struct GrammarState::Impl {
   std::shared_ptr<const Grammar> grammar;
   std::vector<TokenId> ends;
-  xgrammar::GrammarMatcher matcher;
   std::vector<std::uint32_t> words;
+  std::optional<xgrammar::GrammarMatcher> matcher = {};  ///< made by the first step
+  std::uint64_t units = kMostUnits;                      ///< of work that are left
   std::optional<TokenId> taken = {};  ///< the matcher is behind it, the text not yet
   std::optional<Error> failed = {};  ///< the matcher was given up amid a step and is not used again
 
-  /// Does what may cost too much, once for a token.
+  /// Does what may cost too much. @param step  gets the matcher
   template <typename Step>
-  auto within_limits(Step step) -> Result<decltype(step())> {
+  Result<bool> within_limits(Step step) {
     if (failed) return *failed;
     try {
-      const WorkMeter meter(kMostStepWork);
-      return step();
-    } catch (const WorkExceeded&) {
-      failed = too_costly();
+      const WorkMeter meter(units);
+      if (!matcher) matcher.emplace(grammar->impl_->compiled);
+      return step(*matcher);
+    } catch (const WorkExceeded& exceeded) {
+      failed = too_costly(exceeded.rule.data());
     } catch (const std::bad_alloc&) {
       failed = out_of_memory();
     } catch (const std::exception& error) {
@@ -187,7 +188,7 @@ struct GrammarState::Impl {
 
   bool is_end(TokenId id) const { return std::ranges::find(ends, id) != ends.end(); }
   void take_back() {
-    if (std::exchange(taken, std::nullopt) && !failed) matcher.Rollback(1);
+    if (std::exchange(taken, std::nullopt) && !failed) matcher->Rollback(1);
   }
 };
 
@@ -195,9 +196,8 @@ GrammarState::GrammarState(std::shared_ptr<const Grammar> grammar, std::span<con
   std::vector<TokenId> all = grammar->impl_->vocabulary->ends;
   all.insert(all.end(), ends.begin(), ends.end());
   const int n_words = xgrammar::GetBitmaskSize(grammar->impl_->vocabulary->tokens.GetVocabSize());
-  xgrammar::GrammarMatcher matcher(grammar->impl_->compiled);
   impl_ =
-      std::make_unique<Impl>(Impl{std::move(grammar), std::move(all), std::move(matcher),
+      std::make_unique<Impl>(Impl{std::move(grammar), std::move(all),
                                   std::vector<std::uint32_t>(static_cast<std::size_t>(n_words))});
 }
 
@@ -216,8 +216,9 @@ Result<std::span<const std::uint32_t>> GrammarState::mask() {
                   .strides = nullptr,
                   .byte_offset = 0};
   // It leaves the words alone where everything may come.
-  LLM_TRY(const bool is_limited,
-          impl_->within_limits([&] { return impl_->matcher.FillNextTokenBitmask(&tensor); }));
+  LLM_TRY(const bool is_limited, impl_->within_limits([&](auto& matcher) {
+    return matcher.FillNextTokenBitmask(&tensor);
+  }));
   if (!is_limited) std::ranges::fill(words, ~std::uint32_t{0});
   const auto allow = [&words](TokenId id, bool may) {
     std::uint32_t& word = words[static_cast<std::size_t>(id) / 32];
@@ -230,33 +231,39 @@ Result<std::span<const std::uint32_t>> GrammarState::mask() {
   return std::span<const std::uint32_t>(words);
 }
 
-bool GrammarState::takes(TokenId id) {
+Result<bool> GrammarState::takes(TokenId id) {
   if (impl_->taken == id) return true;
+  impl_->take_back();
   if (impl_->is_end(id)) return is_complete();
   const std::vector<TokenId>& barred = impl_->grammar->impl_->barred;
   if (std::ranges::find(barred, id) != barred.end()) return false;
-  impl_->take_back();
-  if (accept(id).ok()) impl_->taken = id;
-  return impl_->taken == id;
+  LLM_TRY(const bool is_taken,
+          impl_->within_limits([&](auto& matcher) { return matcher.AcceptToken(id); }));
+  if (is_taken) {
+    impl_->taken = id;
+  } else {
+    // Another draw goes through all logits.
+    impl_->units -= std::min<std::uint64_t>(impl_->units, 4 * impl_->words.size());
+  }
+  return is_taken;
 }
 
 Status GrammarState::accept(TokenId id) {
-  if (impl_->taken == id) {
-    impl_->taken.reset();
-    return Ok{};
-  }
   if (impl_->is_end(id)) return Ok{};
-  impl_->take_back();
-  LLM_TRY(const bool is_taken,
-          impl_->within_limits([&] { return impl_->matcher.AcceptToken(id); }));
-  if (is_taken) return Ok{};
-  return Error{ErrorCode::kUsage, "grammar",
-               fmt::format("found token {}, need one that the grammar allows there", id)};
+  LLM_TRY(const bool is_taken, takes(id));
+  if (!is_taken)
+    return Error{ErrorCode::kUsage, "grammar",
+                 fmt::format("found token {}, need one that the grammar allows there", id)};
+  impl_->taken.reset();
+  const std::uint64_t more = std::max(kUnitsOfToken, kUnitsOfEntry * 32 * impl_->words.size());
+  impl_->units = std::min(impl_->units + more, kMostUnits);
+  return Ok{};
 }
 
 bool GrammarState::is_complete() {
   impl_->take_back();
-  return !impl_->failed && impl_->matcher.IsCompleted();
+  const auto is_whole = impl_->within_limits([](auto& matcher) { return matcher.IsCompleted(); });
+  return is_whole.ok() && *is_whole;
 }
 
 }  // namespace llm

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -72,6 +73,20 @@ struct CallTags {
   GrammarSource source() const;
 };
 
+/// What a compilation may take.
+struct CompileLimits {
+  /// About 2 s of a Zen 4: the most in any case.
+  static constexpr std::uint64_t kMostUnits = 60'000'000;
+  /// What most grammars need far less than: about 40 ms.
+  static constexpr std::uint64_t kFewUnits = 2'000'000;
+
+  /// The field of the error, of kUsage, where they are exceeded.
+  static constexpr std::string_view kExceeded = "compilation";
+
+  std::uint64_t units = kMostUnits;             ///< of a WorkMeter
+  std::function<bool()> is_given_up = nullptr;  ///< asked meanwhile; null: it is not
+};
+
 /// A grammar for the tokens of one vocabulary. Immutable, usable from any thread.
 class Grammar {
  public:
@@ -80,7 +95,8 @@ class Grammar {
 
   /// Errors: kUsage for a text that is no grammar, or asks for what is not enforced: its field is
   /// the JSON pointer of a schema's keyword ("/properties/a/not"), or empty. kUnsupported where the
-  /// vocabulary has no token that ends a text, or this build has no grammars.
+  /// vocabulary has no token that ends a text, or this build has no grammars. kResource naming
+  /// "memory" where it is refused.
   /// Cost: milliseconds to seconds, by the rules and the vocabulary.
   static Result<std::shared_ptr<const Grammar>> compile(GrammarSource source,
                                                         const Tokenizer& tokenizer);
@@ -101,7 +117,7 @@ class Grammar {
   static Result<std::shared_ptr<const Vocabulary>> read_vocabulary(const Tokenizer& tokenizer);
   static Result<std::shared_ptr<const Grammar>> compile(
       GrammarSource source, const Tokenizer& tokenizer,
-      std::shared_ptr<const Vocabulary> vocabulary);
+      std::shared_ptr<const Vocabulary> vocabulary, const CompileLimits& limits);
 
   GrammarSource source_;
   std::unique_ptr<const Impl> impl_;
@@ -118,7 +134,8 @@ class GrammarCompiler {
 
   /// As Grammar::compile(); at once where it is kept. Two that ask for the same at once may both
   /// compile it.
-  Result<std::shared_ptr<const Grammar>> compile(const GrammarSource& source);
+  Result<std::shared_ptr<const Grammar>> compile(const GrammarSource& source,
+                                                 const CompileLimits& limits = {});
   std::size_t bytes() const;
 
  private:
@@ -141,23 +158,33 @@ class GrammarCompiler {
 class NextTokens {
  public:
   virtual ~NextTokens() = default;
-  virtual bool takes(TokenId id) = 0;
+  virtual Result<bool> takes(TokenId id) = 0;
   /// Bit id % 32 of word id / 32 says whether a token may.
   virtual Result<std::span<const std::uint32_t>> mask() = 0;
 };
 
 /// How far a text has come in a grammar. Of one thread at a time.
+///
+/// Its work is bounded by a WorkMeter: kUnitsOfToken, or kUnitsOfEntry for each entry of the
+/// vocabulary, for each token of the text, which add up to kMostUnits where they are not needed. So
+/// a draw takes about 0.5 s at most, once, and about as long as a small model's step on the
+/// average. What needs more is given up, at the same token on every machine.
 class GrammarState final : public NextTokens {
  public:
+  static constexpr std::uint64_t kUnitsOfToken = 500'000;  ///< about 10 ns each
+  static constexpr std::uint64_t kUnitsOfEntry = 20;       ///< a mask of JSON takes about 60
+  static constexpr std::uint64_t kMostUnits = 50'000'000;
+
   /// @param ends  tokens that end the text besides the vocabulary's own
   GrammarState(std::shared_ptr<const Grammar> grammar, std::span<const TokenId> ends);
   GrammarState(GrammarState&&) noexcept;
   ~GrammarState() override;
 
-  /// Tokens that end a text may come where it is whole. Cost: microseconds.
-  bool takes(TokenId id) override;
+  /// Tokens that end a text may come where it is whole. Cost: microseconds. Errors: mask()'s
+  Result<bool> takes(TokenId id) override;
   /// Valid until accept(). Cost: microseconds; 15 ms and more where repetitions are counted.
-  /// Errors: kUsage where xgrammar fails (it names why).
+  /// Errors: kUsage where the work is too much, or xgrammar fails (it names why); kResource naming
+  /// "memory". They stay.
   Result<std::span<const std::uint32_t>> mask() override;
   /// Goes on by a token. Tokens that end a text change nothing.
   /// Errors: kUsage for one that mask() excludes.

@@ -4,10 +4,11 @@
 
 namespace llm {
 
-Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSource& source) {
+Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSource& source,
+                                                                const CompileLimits& limits) {
   if (auto kept = find(source)) return kept;
   LLM_TRY(auto tokens, vocabulary());
-  LLM_TRY(auto grammar, Grammar::compile(source, tokenizer_, std::move(tokens)));
+  LLM_TRY(auto grammar, Grammar::compile(source, tokenizer_, std::move(tokens), limits));
   keep(grammar);
   return grammar;
 }

@@ -2,15 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
-#include <cstdint>
 #include <map>
 #include <span>
 #include <utility>
 
 #include "base/json.h"
 #include "base/utf8.h"
+#include "engine/grammar/grammar_reader.h"
 #include "engine/grammar/pattern_rules.h"
 #include "engine/grammar/rules.h"
 #include "engine/grammar/schema_keywords.h"
@@ -136,114 +134,6 @@ Result<Ebnf> tags_ebnf(std::string_view text, const Tokenizer& tokenizer) {
               std::move(used)};
 }
 
-constexpr std::uint64_t kMostNumber = 100'000;
-constexpr std::size_t kMostLevels = 64;
-constexpr std::size_t kMostRepeatedRules = 64;
-
-/// Checks a grammar's text before xgrammar reads it: its end, its levels, and its numbers, which
-/// xgrammar would cut to 32 bits. The rest of its syntax is xgrammar's to check.
-Status check_ebnf(std::string_view text) {
-  const auto found = [&](std::size_t at, std::string_view what, std::string_view need) {
-    const auto line = 1 + std::ranges::count(text.substr(0, at), '\n');
-    return Error{ErrorCode::kUsage, "",
-                 fmt::format("found {} in line {} of the grammar, need {}", what, line, need)};
-  };
-  if (const std::size_t at = text.find('\0'); at != std::string_view::npos)
-    return found(at, "a character U+0000", "none: \"\\x00\" stands for it");
-  std::size_t depth = 0;
-  char closing = 0;  // of the text or class that `at` is in
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    const char c = text[at];
-    if (closing != 0) {
-      if (c == '\\') ++at;
-      if (c == closing || c == '\n') closing = 0;
-    } else if (c == '"' || c == '[') {
-      closing = c == '"' ? '"' : ']';
-    } else if (c == '#') {
-      at = std::min(text.find('\n', at), text.size());
-    } else if (c == '(' && ++depth > kMostLevels) {
-      return found(at, "more levels of parentheses", fmt::format("at most {}", kMostLevels));
-    } else if (c == ')' && depth > 0) {
-      --depth;
-    } else if (c >= '0' && c <= '9') {
-      const bool is_name =
-          at > 0 && (std::isalnum(static_cast<unsigned char>(text[at - 1])) != 0 ||
-                     std::string_view("_-.").find(text[at - 1]) != std::string_view::npos);
-      std::uint64_t value = 0;
-      const std::size_t begin = at;
-      for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at)
-        value = std::min<std::uint64_t>(value * 10 + static_cast<unsigned>(text[at] - '0'),
-                                        kMostNumber + 1);
-      if (!is_name && value > kMostNumber)
-        return found(begin, text.substr(begin, std::min<std::size_t>(at - begin, 24)),
-                     fmt::format("a number in 0..{}", kMostNumber));
-      --at;
-    }
-  }
-  return Ok{};
-}
-
-/// Names, "::=", and other characters one by one; texts and classes as their first character.
-std::vector<std::string_view> words_of(std::string_view text) {
-  constexpr std::string_view kName =
-      "-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
-  std::vector<std::string_view> words;
-  for (std::size_t at = 0; at < text.size();) {
-    const char c = text[at];
-    std::size_t end = at + 1;
-    if (c == '"' || c == '[') {
-      const char closing = c == '"' ? '"' : ']';
-      while (end < text.size() && text[end] != closing && text[end] != '\n')
-        end += text[end] == '\\' ? 2 : 1;
-      words.push_back(text.substr(at, 1));
-      at = end + 1;
-      continue;
-    }
-    if (c == '#') {
-      at = std::min(text.find('\n', at), text.size());
-      continue;
-    }
-    if (text.substr(at).starts_with("::=")) end = at + 3;
-    if (kName.find(c) != std::string_view::npos)
-      end = std::min(text.find_first_not_of(kName, at), text.size());
-    if (std::isspace(static_cast<unsigned char>(c)) == 0)
-      words.push_back(text.substr(at, end - at));
-    at = end;
-  }
-  return words;
-}
-
-/// Refuses rules that repeat themselves and nothing else (`a ::= a{2}`), from which xgrammar's
-/// expansion of repetitions would not return: a rule of one repeated name leads on to that name.
-Status check_repetitions(std::string_view text) {
-  const std::vector<std::string_view> words = words_of(text);
-  std::map<std::string_view, std::string_view> leads_to;
-  for (std::size_t at = 1; at < words.size(); ++at) {
-    if (words[at] != "::=") continue;
-    std::size_t next = at + 1;
-    while (next < words.size() && words[next] == "(") ++next;
-    const std::size_t named = next++;
-    while (next < words.size() && words[next] == ")") ++next;
-    if (next < words.size() && words[next] == "{") leads_to.emplace(words[at - 1], words[named]);
-  }
-  for (const auto& [name, first] : leads_to) {
-    std::string_view next = first;
-    for (std::size_t steps = 0; steps < kMostRepeatedRules; ++steps) {
-      const auto rule = leads_to.find(next);
-      if (rule == leads_to.end()) break;
-      next = rule->second;
-      if (next == name || steps + 1 == kMostRepeatedRules)
-        return Error{
-            ErrorCode::kUsage, "",
-            fmt::format("found rule {}, which begins with a repetition of itself, need one "
-                        "that begins otherwise; at most {} rules that begin with a "
-                        "repetition of the next",
-                        name, kMostRepeatedRules)};
-    }
-  }
-  return Ok{};
-}
-
 }  // namespace
 
 std::string_view grammar_kind_name(GrammarKind kind) {
@@ -291,11 +181,10 @@ Result<Ebnf> ebnf_of(const GrammarSource& source, const Tokenizer& tokenizer) {
       LLM_TRY(const std::string document, schema_expression(source.text, rules));
       return Ebnf{rules.finish(document)};
     }
-    case GrammarKind::kEbnf:
-      if (!is_valid_utf8(source.text)) return wrong("", "a grammar in UTF-8");
-      LLM_RETURN_IF_ERROR(check_ebnf(source.text));
-      LLM_RETURN_IF_ERROR(check_repetitions(source.text));
-      return Ebnf{source.text};
+    case GrammarKind::kEbnf: {
+      LLM_TRY(std::string text, read_grammar(source.text));
+      return Ebnf{std::move(text)};
+    }
     case GrammarKind::kRegex: {
       LLM_TRY(const std::string text, pattern_expression(source.text, false));
       return Ebnf{rules.finish(text)};

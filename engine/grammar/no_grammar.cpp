@@ -28,7 +28,8 @@ Result<std::shared_ptr<const Grammar>> Grammar::compile(GrammarSource, const Tok
 }
 
 Result<std::shared_ptr<const Grammar>> Grammar::compile(GrammarSource, const Tokenizer& tokenizer,
-                                                        std::shared_ptr<const Vocabulary>) {
+                                                        std::shared_ptr<const Vocabulary>,
+                                                        const CompileLimits&) {
   return read_vocabulary(tokenizer).error();
 }
 
@@ -43,6 +44,6 @@ Result<std::span<const std::uint32_t>> GrammarState::mask() {
 }
 Status GrammarState::accept(TokenId) { return Ok{}; }
 bool GrammarState::is_complete() { return false; }
-bool GrammarState::takes(TokenId) { return false; }
+Result<bool> GrammarState::takes(TokenId) { return false; }
 
 }  // namespace llm

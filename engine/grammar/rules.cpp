@@ -30,7 +30,7 @@ std::string literal(std::string_view bytes) {
     if (c == '"' || c == '\\') {
       text += {'\\', c};
     } else if (const auto code = static_cast<unsigned char>(c); code < 0x20 || code == 0x7F) {
-      text += fmt::format("\\x{:02x}", code);
+      text += fmt::format("\\u{:04x}", code);  // of \\x it takes all digits that follow
     } else {
       text += c;
     }

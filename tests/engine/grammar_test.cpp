@@ -101,7 +101,7 @@ TEST_CASE("a mask is a function of the grammar and the tokens", "[grammar]") {
     REQUIRE(std::ranges::equal(kept, require_ok(two.mask())));
     for (TokenId id = 0; vocabulary().contains(id); ++id) {
       CAPTURE(id);
-      REQUIRE(two.takes(id) == allows(kept, id));
+      REQUIRE(require_ok(two.takes(id)) == allows(kept, id));
     }
     require_ok(one.accept(byte_token(c)));
     require_ok(two.accept(byte_token(c)));
@@ -185,8 +185,7 @@ TEST_CASE("texts that are no grammar are refused", "[grammar]") {
   const auto [kind, text, word] = GENERATE(table<GrammarKind, std::string, std::string>({
       {GrammarKind::kEbnf, "root ::= x", "\"x\" is not defined"},
       {GrammarKind::kEbnf, "a ::= \"x\"", "root"},
-      {GrammarKind::kEbnf, "root ::= Regex(\"(?=a)b\")",
-       "ookahead"},  // xgrammar would leave it out
+      {GrammarKind::kEbnf, "root ::= Regex(\"(?=a)b\")", "the name of a rule"},
       {GrammarKind::kEbnf, "root ::= \"\xFF\"", "UTF-8"},
       {GrammarKind::kRegex, "(a", "closing parenthesis"},
       {GrammarKind::kRegex, "a)", "opening parenthesis"},
@@ -273,37 +272,6 @@ TEST_CASE("a compiler keeps the last grammars, up to its bytes", "[grammar]") {
   REQUIRE(require_ok(few.compile(source(2))) != kept[1]);
   REQUIRE(few.bytes() <= 4 * first->bytes());
   must_fail(few.compile({GrammarKind::kRegex, "("}));
-}
-
-TEST_CASE("hostile grammars are refused: numbers, levels, work of compilation") {
-  const auto refusal = [](GrammarKind kind, const std::string& text) {
-    const auto grammar = Grammar::compile({kind, text}, vocabulary());
-    REQUIRE_FALSE(grammar.ok());
-    CHECK(grammar.error().code == ErrorCode::kUsage);
-    return grammar.error().message;
-  };
-  for (const char* number : {"100001", "4294967296", "4294967297", "18446744073709551617"}) {
-    CAPTURE(number);
-    for (const char* shape : {"{{{0}}}", "{{{0},}}", "{{0,{0}}}"}) {
-      const std::string counts = fmt::format(fmt::runtime(shape), number);
-      CHECK_THAT(refusal(GrammarKind::kEbnf, "root ::= \"a\"" + counts),
-                 Catch::Matchers::Contains("in 0..100000"));
-      CHECK_THAT(refusal(GrammarKind::kRegex, "a" + counts),
-                 Catch::Matchers::Contains("in 0..100000"));
-    }
-  }
-  CHECK(takes(compile(GrammarKind::kEbnf, "root ::= \"4294967297\" [#0-9] # 4294967297"),
-              "4294967297#"));
-  CHECK_THAT(refusal(GrammarKind::kEbnf, std::string("root ::= \"a\"\0 \"b\"", 18)),
-             Catch::Matchers::Contains("U+0000"));
-  const std::string levels(100'000, '(');
-  CHECK_THAT(refusal(GrammarKind::kEbnf, "root ::= " + levels),
-             Catch::Matchers::Contains("at most 64"));
-  CHECK_THAT(refusal(GrammarKind::kEbnf, "root ::= a\na ::= b{2}\nb ::= (a){1,2}"),
-             Catch::Matchers::Contains("repetition of itself"));
-  std::string dots;
-  for (int i = 0; i < 14'000; ++i) dots += ".*";
-  CHECK_THAT(refusal(GrammarKind::kRegex, dots), Catch::Matchers::Contains("work to compile"));
 }
 
 }  // namespace llm::test

@@ -5,6 +5,8 @@
 #include <memory>
 #include <utility>
 
+#include "tools/llmserve/workshop.h"
+
 namespace llm {
 namespace {
 
@@ -137,12 +139,18 @@ Result<std::shared_ptr<const Grammar>> compile_structure(const std::vector<Struc
   if (wanted.size() > 1)
     return wrong_field(wanted[1].path, fmt::format("it with {}", wanted[0].path), "one of them");
   const auto& [path, source] = wanted.front();
-  auto grammar = served.grammars != nullptr ? served.grammars->compile(source)
-                                            : Grammar::compile(source, served.tokenizer());
+  GrammarCompiler alone(served.tokenizer());
+  GrammarCompiler& compiler = served.grammars != nullptr ? *served.grammars : alone;
+  auto grammar = compiler.compile(source, {.units = CompileLimits::kFewUnits});
+  if (!grammar.ok() && grammar.error().field == CompileLimits::kExceeded) {
+    LLM_RETURN_IF_ERROR(Workshop::step_aside());
+    grammar = compiler.compile(source, {.is_given_up = Workshop::has_owner_gone()});
+  }
   if (grammar.ok()) return grammar;
   Error error = std::move(grammar).error();
+  if (error.code == ErrorCode::kResource) return error;  // the server's, not the field's
   error.field = error.field.starts_with('/') ? path + error.field : path;
-  if (error.code != ErrorCode::kResource) error.code = ErrorCode::kUsage;
+  error.code = ErrorCode::kUsage;
   return error;
 }
 

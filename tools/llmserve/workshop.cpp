@@ -1,5 +1,6 @@
 #include "tools/llmserve/workshop.h"
 
+#include <chrono>
 #include <exception>
 #include <new>
 #include <utility>
@@ -8,12 +9,7 @@
 
 namespace llm {
 
-namespace {
-
-/// The owner of the piece that this thread does.
-thread_local const std::weak_ptr<void>* owner_here = nullptr;
-
-}  // namespace
+thread_local Workshop::Current* Workshop::here = nullptr;
 
 Status Workshop::start() {
   for (int i = 0; i < 2; ++i) LLM_RETURN_IF_ERROR(add_thread());
@@ -26,12 +22,51 @@ Workshop::~Workshop() {
     stopped_ = true;
   }
   wake_.notify_all();
+  aside_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
 std::function<bool()> Workshop::has_owner_gone() {
-  if (owner_here == nullptr) return {};
-  return [owner = *owner_here] { return owner.expired(); };
+  if (here == nullptr) return {};
+  return [owner = here->owner] { return owner.expired(); };
+}
+
+Status Workshop::step_aside() {
+  if (here == nullptr || here->lane.empty()) return Ok{};
+  Workshop& workshop = here->workshop;
+  std::unique_lock lock(workshop.mutex_);
+  return workshop.wait_aside(*here, lock);
+}
+
+Status Workshop::wait_aside(Current& current, std::unique_lock<std::mutex>& lock) {
+  if (n_waiting_aside_ == kMostWaitingAside)
+    return Error{ErrorCode::kResource, "threads", "found too many long compilations before it"};
+  leave(current);
+  // Those that are there go on where another one is refused.
+  if (ready_.size() > n_idle_) (void)add_thread();
+  wake_.notify_one();
+  ++n_waiting_aside_;
+  const auto may_go_on = [&] {
+    return stopped_ || n_aside_ < kMostAside || current.owner.expired();
+  };
+  while (!may_go_on()) aside_.wait_for(lock, std::chrono::milliseconds(50));
+  --n_waiting_aside_;
+  ++n_aside_;
+  return Ok{};
+}
+
+void Workshop::leave(Current& current) {
+  if (current.lane.empty()) {
+    --n_aside_;
+    return aside_.notify_one();
+  }
+  const auto lane = lanes_.find(current.lane.front());
+  if (lane->second.empty()) {
+    lanes_.erase(lane);
+    current.lane.clear();
+  } else {
+    ready_.splice(ready_.end(), current.lane);
+  }
 }
 
 bool Workshop::has_room(std::size_t bytes) {
@@ -79,24 +114,20 @@ void Workshop::work() {
     --n_idle_;
     if (stopped_) return;
     // Moved from list to list, which needs no memory.
-    std::list<Lane> mine;
-    mine.splice(mine.end(), ready_, ready_.begin());
-    std::deque<Piece>& waiting = lanes_.at(mine.front());
+    Current current{*this, {}, {}};
+    current.lane.splice(current.lane.end(), ready_, ready_.begin());
+    std::deque<Piece>& waiting = lanes_.at(current.lane.front());
     Piece piece = std::move(waiting.front());
     waiting.pop_front();
     waiting_bytes_ -= piece.bytes;
     lock.unlock();
-    const std::weak_ptr<void> owner = piece.owner;
-    owner_here = &owner;
-    if (!owner.expired()) finish(std::move(piece));
+    current.owner = piece.owner;
+    here = &current;
+    if (!current.owner.expired()) finish(std::move(piece));
     piece = {};  // what it holds of others, outside the lock
-    owner_here = nullptr;
+    here = nullptr;
     lock.lock();
-    if (waiting.empty()) {
-      lanes_.erase(mine.front());
-    } else {
-      ready_.splice(ready_.end(), mine);
-    }
+    leave(current);
   }
 }
 

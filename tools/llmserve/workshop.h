@@ -56,16 +56,33 @@ class Workshop {
   /// Of a piece's thread: whether the owner of the piece has gone, asked later and from any thread.
   /// Empty where the thread is none of a workshop.
   static std::function<bool()> has_owner_gone();
+  /// Of a piece's thread: the piece turns out to take seconds. Its lane goes on without it, and it
+  /// waits until few others do the same. Does nothing where the thread is none of a workshop.
+  /// Errors: kResource where too many wait, or its owner has gone.
+  static Status step_aside();
 
   /// The most that waits, unless it is one piece.
   static constexpr std::size_t kMostWaitingBytes = 64 << 20;
 
  private:
-  using Lane = std::pair<const void*, bool>;  ///< a model, and whether its pieces are long
+  using Lane = std::pair<const void*, bool>;    ///< a model, and whether its pieces are long
+  static constexpr std::size_t kMostAside = 2;  ///< at work at once
+  static constexpr std::size_t kMostWaitingAside = 16;  ///< of all models
+
+  /// The piece that a thread does.
+  struct Current {
+    Workshop& workshop;
+    std::weak_ptr<void> owner;
+    std::list<Lane> lane;  ///< one; none when it has stepped aside
+  };
+  static thread_local Current* here;
 
   void work();
   void finish(Piece piece);
   Status add_thread();
+  /// Of the thread of `current`. @pre mutex_ is held, as for the next
+  Status wait_aside(Current& current, std::unique_lock<std::mutex>& lock);
+  void leave(Current& current);
 
   std::function<void(Then)> post_;
   std::mutex mutex_;  // guards what follows
@@ -75,7 +92,10 @@ class Workshop {
   std::map<Lane, std::deque<Piece>> lanes_;  ///< with a piece under way or pieces that wait
   std::list<Lane> ready_;                    ///< those of them that nobody works at, in turn
   std::size_t n_idle_ = 0;
-  std::vector<std::thread> threads_;  ///< two, and as many as lanes were worked at together
+  std::size_t n_aside_ = 0;           ///< pieces at work that have stepped aside
+  std::size_t n_waiting_aside_ = 0;   ///< pieces that wait for that
+  std::condition_variable aside_;     ///< wakes them
+  std::vector<std::thread> threads_;  ///< two, and as many as pieces were done together
 };
 
 }  // namespace llm

@@ -60,7 +60,7 @@ constexpr int kLastSeed = 9999;
 class KeptMask final : public NextTokens {
  public:
   explicit KeptMask(std::span<const std::uint32_t> words) : words_(words) {}
-  bool takes(TokenId id) override { return allows(words_, id); }
+  Result<bool> takes(TokenId id) override { return allows(words_, id); }
   Result<std::span<const std::uint32_t>> mask() override { return words_; }
 
  private:
