@@ -57,11 +57,15 @@ OrderedJson call_json(std::string id, std::string name, std::string arguments) {
 Result<std::string> arguments_at(const OrderedJson& object, const std::string& path) {
   LLM_TRY(std::string text, text_at(object, "arguments", path));
   if (text.empty()) return std::string("{}");
+  if (json_levels(text) > kMostJsonLevels)
+    return wrong_field(path + ".arguments", shown_json(text),
+                       fmt::format("JSON of at most {} levels", kMostJsonLevels));
   if (parse_ordered_json(text).is_object()) return text;
   return wrong_field(path + ".arguments", shown_json(text), "the JSON of an object");
 }
 
 void add_call(RequestedChat& chat, OrderedJson call) {
+  chat.called[call["id"]] = call["function"]["name"];
   last_reply(chat)["tool_calls"].push_back(std::move(call));
 }
 
@@ -69,9 +73,8 @@ void add_result(RequestedChat& chat, const std::string& id, std::string content)
   chat.add("tool", std::move(content));
   OrderedJson& message = chat.messages.back();
   message["tool_call_id"] = id;
-  for (const OrderedJson& earlier : chat.messages)
-    for (const OrderedJson& call : earlier.value("tool_calls", OrderedJson::array()))
-      if (call["id"] == id) message["name"] = call["function"]["name"];
+  if (const auto call = chat.called.find(id); call != chat.called.end())
+    message["name"] = call->second;
 }
 
 Status add_tool(const OrderedJson& function, const char* schema_name, const std::string& path,
@@ -99,9 +102,8 @@ Status add_tool(const OrderedJson& function, const char* schema_name, const std:
     return wrong_field(path + ".strict", shown_json(strict), "true or false");
   if (strict == true) tool["strict"] = true;
   if (!chat.tools.is_array()) chat.tools = OrderedJson::array();
-  for (const OrderedJson& known : chat.tools)
-    if (known["function"]["name"] == name)
-      return wrong_field(path + ".name", shown_json(name), "a name that no other function has");
+  if (!chat.tool_names.insert(name).second)
+    return wrong_field(path + ".name", shown_json(name), "a name that no other function has");
   chat.tools.push_back({{"type", "function"}, {"function", std::move(tool)}});
   return Ok{};
 }

@@ -58,12 +58,11 @@ Status read_chat_message(const OrderedJson& given, const std::string& path, Requ
     return wrong_field(path + ".tool_calls", shown_json(calls),
                        "an array, of an assistant's message");
   chat.add(is_system ? "system" : role, std::move(text));
-  OrderedJson& message = chat.messages.back();
   if (const OrderedJson& thoughts = member("reasoning_content"); thoughts.is_string())
-    message["reasoning_content"] = thoughts;
+    chat.messages.back()["reasoning_content"] = thoughts;
   for (std::size_t i = 0; has_calls && i < calls.size(); ++i) {
     LLM_TRY(OrderedJson call, read_call(calls[i], at_index(path + ".tool_calls", i)));
-    message["tool_calls"].push_back(std::move(call));
+    add_call(chat, std::move(call));
   }
   return Ok{};
 }

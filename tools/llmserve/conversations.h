@@ -2,9 +2,12 @@
 
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "base/json.h"
 #include "base/result.h"
+#include "base/seeded_hash.h"
 #include "engine/chat/reply_format.h"
 #include "tools/llmserve/json_fields.h"
 
@@ -26,6 +29,9 @@ struct RequestedChat {
   ToolChoice choice = {};
   bool parallel_calls = true;
   OrderedJson variables = OrderedJson::object();  ///< for the template
+  /// The functions of its calls, by their ids; of an id twice, the last one's.
+  std::unordered_map<std::string, std::string, SeededHash> called = {};
+  std::unordered_set<std::string, SeededHash> tool_names = {};
 
   void add(std::string_view role, std::string content);
   /// The system message: before all others.
