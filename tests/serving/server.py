@@ -36,6 +36,11 @@ def post(url: str, path: str, body: dict):
         return answer.headers, json.load(answer)
 
 
+def get(url: str, path: str) -> str:
+    with urllib.request.urlopen(url + path, timeout=60) as answer:
+        return answer.read().decode()
+
+
 def metric(url: str, name: str, key: str = "") -> float:
     """A figure, of all models together."""
     request = urllib.request.Request(url + "/metrics", headers={"Authorization": f"Bearer {key}"} if key else {})

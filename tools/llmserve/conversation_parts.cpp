@@ -118,12 +118,16 @@ OrderedJson call_json(std::string id, std::string name, std::string arguments) {
 Result<std::string> arguments_at(const OrderedJson& object, const std::string& path) {
   LLM_TRY(std::string text, text_at(object, "arguments", path));
   if (text.empty()) return std::string("{}");
+  if (json_levels(text) > kMostJsonLevels)
+    return wrong_field(path + ".arguments", shown_json(text),
+                       fmt::format("JSON of at most {} levels", kMostJsonLevels));
   if (parse_ordered_json(text).is_object()) return text;
   return wrong_field(path + ".arguments", shown_json(text), "the JSON of an object");
 }
 
 void add_call(RequestedChat& chat, OrderedJson call) {
   chat.unread.reset();
+  chat.called[call["id"]] = call["function"]["name"];
   last_reply(chat)["tool_calls"].push_back(std::move(call));
 }
 
@@ -131,9 +135,8 @@ void add_result(RequestedChat& chat, const std::string& id, std::string content)
   chat.add("tool", std::move(content));
   OrderedJson& message = chat.messages.back();
   message["tool_call_id"] = id;
-  for (const OrderedJson& earlier : chat.messages)
-    for (const OrderedJson& call : earlier.value("tool_calls", OrderedJson::array()))
-      if (call["id"] == id) message["name"] = call["function"]["name"];
+  if (const auto call = chat.called.find(id); call != chat.called.end())
+    message["name"] = call->second;
 }
 
 Status read_each(const OrderedJson& list, const std::string& path, std::string_view what,

@@ -149,9 +149,8 @@ Status add_tool(const OrderedJson& function, const char* schema_name, const std:
     return wrong_field(path + ".strict", shown_json(strict), "true or false");
   if (strict == true) tool["strict"] = true;
   if (!chat.tools.is_array()) chat.tools = OrderedJson::array();
-  for (const OrderedJson& known : chat.tools)
-    if (known["function"]["name"] == name)
-      return wrong_field(path + ".name", shown_json(name), "a name that no other function has");
+  if (!chat.tool_names.insert(name).second)
+    return wrong_field(path + ".name", shown_json(name), "a name that no other function has");
   if (!origin.name_space.empty() || origin.takes_text) chat.origins[name] = std::move(origin);
   chat.tools.push_back({{"type", "function"}, {"function", std::move(tool)}});
   return Ok{};

@@ -4,10 +4,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/json.h"
 #include "base/result.h"
+#include "base/seeded_hash.h"
 #include "engine/chat/reply_format.h"
 #include "tools/llmserve/json_fields.h"
 #include "tools/llmserve/request_notes.h"
@@ -49,6 +52,9 @@ struct RequestedChat {
   RequestNotes notes = {};
   /// The user's last message shows what no model here reads, and nobody has answered to it.
   std::optional<Error> unread = {};
+  /// The functions of its calls, by their ids; of an id twice, the last one's.
+  std::unordered_map<std::string, std::string, SeededHash> called = {};
+  std::unordered_set<std::string, SeededHash> tool_names = {};
 
   void add(std::string_view role, std::string content);
   /// The system message: before all others.
