@@ -1,6 +1,5 @@
 // JSON of others, whatever its names are.
 
-
 #include <algorithm>
 #include <memory>
 #include <unordered_map>

@@ -1,5 +1,4 @@
 #include "base/json.h"
-
 #include "tests/support/test.h"
 
 namespace llm::test {

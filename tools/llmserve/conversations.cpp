@@ -170,8 +170,7 @@ Status check_chat(RequestedChat& chat, const std::string& path) {
   if (chat.choice.allowed && chat.tools.is_array()) {
     OrderedJson kept = OrderedJson::array();
     for (OrderedJson& tool : chat.tools)
-      if (std::ranges::count(*chat.choice.allowed,
-                             tool["function"]["name"].get_ref<const std::string&>()) > 0)
+      if (chat.choice.allowed->contains(tool["function"]["name"].get_ref<const std::string&>()))
         kept.push_back(std::move(tool));
     chat.tools = std::move(kept);
   }

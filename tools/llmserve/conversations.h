@@ -6,7 +6,6 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
-#include <vector>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -33,7 +32,7 @@ struct ToolChoice {
   Kind kind = Kind::kAuto;
   std::string name = {};  ///< of kNamed
   /// The functions that may be called at all; none: all of them.
-  std::optional<std::vector<std::string>> allowed = {};
+  std::optional<std::unordered_set<std::string, SeededHash>> allowed = {};
 };
 
 /// A conversation as every API's is read: OpenAI's messages, whose content is text or null and
