@@ -154,9 +154,9 @@ def ordinary_clients(url: str, requests, expected, seconds: float, queue) -> Non
 
 
 class Attack:
-    def __init__(self, name: str, client=None, *, template: str = POLITE, options=(), clients: int = 3, sparse: int = 0):
+    def __init__(self, name: str, client=None, *, template: str = POLITE, options=(), clients: int = 3, prepare=None):
         self.name, self.client, self.template, self.options = name, client, template, options
-        self.clients, self.sparse = clients, sparse
+        self.clients, self.prepare = clients, prepare
 
     def content(self, model: bytes) -> bytes:
         return with_template(model, self.template)
@@ -165,14 +165,24 @@ class Attack:
 class Bench:
     """What a hostile client knows."""
 
-    def __init__(self, url: str, folder: pathlib.Path, content: bytes, until: float):
-        self.url, self.folder, self.content, self.until = url, folder, content, until
+    def __init__(self, url: str, pid: int, folder: pathlib.Path, content: bytes, until: float):
+        self.url, self.maps = url, pathlib.Path(f"/proc/{pid}/maps")
+        self.folder, self.content, self.until = folder, content, until
         self.answers: collections.Counter = collections.Counter()
         self.random = random.Random(1)
 
     @property
     def model(self) -> pathlib.Path:
         return self.folder / "models" / f"{HOSTILE}.gguf"
+
+    def has_mapped(self, path: pathlib.Path) -> bool:
+        """Whether the server reads the file, soon."""
+        for _ in range(200):
+            with contextlib.suppress(OSError):
+                if str(path) in self.maps.read_text(encoding="utf-8"):
+                    return True
+            time.sleep(0.005)
+        return False
 
     def ask(self, path: str, body, timeout: float = 30) -> None:
         try:
@@ -204,8 +214,6 @@ BODIES: list = []
 
 
 def long_body(bench: Bench, number: int) -> None:
-    if not BODIES:
-        BODIES.extend(long_bodies.conversations())
     _, path, body = bench.random.choice(BODIES)
     bench.ask(path, body, bench.random.choice([0.5, 30]))
 
@@ -296,15 +304,16 @@ def damage(path: pathlib.Path, kind: str, bench: Bench) -> None:
 
 def damage_load(kind: str, sparse: int):
     def client(bench: Bench, number: int) -> None:
-        """The file is written, asked for, and changed at some moment of its load."""
+        """The file is written, asked for, and changed at some moment of its load, which so fails each time."""
         if number > 0:
             return complete(bench, 2)
         write(bench.model, bench.content)
         os.truncate(bench.model, sparse)
         thread = threading.Thread(target=complete, args=(bench, 2))
         thread.start()
-        time.sleep(bench.random.random() * 0.3)
-        damage(bench.model, kind, bench)
+        if bench.has_mapped(bench.model):
+            time.sleep(bench.random.random() * 0.1)
+            damage(bench.model, kind, bench)
         thread.join()
     return client
 
@@ -328,12 +337,12 @@ def attacks() -> list[Attack]:
         *(Attack(f"template: {name}", chat, template=text) for name, text in TEMPLATES.items()),
         Attack("grammars", grammar),
         Attack("regular expressions", regex),
-        Attack("bodies of 4 MiB", long_body),
+        Attack("bodies of 4 MiB", long_body, clients=6, prepare=lambda: BODIES or BODIES.extend(long_bodies.conversations())),
         Attack("clients that vanish", vanish),
         Attack("clients that do not read", do_not_read),
         Attack("bodies and headers without end", send_much),
         Attack("requests for much memory", hungry),
-        *(Attack(f"model {what} while it is loaded", damage_load(kind, sparse), sparse=sparse)
+        *(Attack(f"model {what} while it is loaded", damage_load(kind, sparse))
           for kind, what in (("cut", "cut"), ("over", "overwritten"))),
         *(Attack(f"packed cache {what} while texts are generated", damage_cache(kind), options=cached)
           for kind, what in (("cut", "cut"), ("over", "overwritten"))),
@@ -375,7 +384,7 @@ def run(bin_dir: pathlib.Path, attack: Attack, model: bytes, seconds: float) -> 
         command = [bin_dir / "llmserve", "--models", folder / "models", "--port", "0", "-q", *OPTIONS, *options]
         with (folder / "log").open("w+") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process:
             try:
-                outcome = measure(process.stdout.readline().strip(), folder, attack, content, models, seconds)
+                outcome = measure(process, folder, attack, content, models, seconds)
                 died = process.poll()
                 process.terminate()
                 code = process.wait(timeout=60)
@@ -390,7 +399,10 @@ def run(bin_dir: pathlib.Path, attack: Attack, model: bytes, seconds: float) -> 
         return outcome
 
 
-def measure(url: str, folder: pathlib.Path, attack: Attack, content: bytes, models: list[str], seconds: float) -> Outcome:
+def measure(process: subprocess.Popen, folder: pathlib.Path, attack: Attack, content: bytes, models: list[str], seconds: float) -> Outcome:
+    url = process.stdout.readline().strip()
+    if attack.prepare is not None:
+        attack.prepare()
     requests = ordinary_requests(models)
     expected = [said(ask(url, *request)[1]) for request in requests]  # loads them, too
     if attack.options:
@@ -399,7 +411,7 @@ def measure(url: str, folder: pathlib.Path, attack: Attack, content: bytes, mode
     queue = context.Queue()
     clients = context.Process(target=ordinary_clients, args=(url, requests, expected, seconds, queue))
     clients.start()
-    bench = Bench(url, folder, content, time.monotonic() + seconds)
+    bench = Bench(url, process.pid, folder, content, time.monotonic() + seconds)
     threads = []
     if attack.client is not None:
         threads = [threading.Thread(target=hostile_client, args=(attack, bench, i), daemon=True) for i in range(attack.clients)]

@@ -17,7 +17,9 @@ class ChangingFiles {
     const std::string beside = folder_.write("models/" + name + ".new", read_file(kFable));
     std::filesystem::rename(beside, model(name));
   }
-  std::string model(const std::string& name) const { return folder_ / ("models/" + name + ".gguf"); }
+  std::string model(const std::string& name) const {
+    return folder_ / ("models/" + name + ".gguf");
+  }
   Server serve(std::vector<std::string> more = {}) const {
     more.insert(more.begin(), {"--models", folder_ / "models", "-q", "--kv-memory", "2"});
     return Server(std::move(more));

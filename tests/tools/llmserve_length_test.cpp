@@ -64,7 +64,8 @@ std::vector<Long> long_bodies() {
   return {
       {kChats, many(kChat + "," + system(0) + ",", system, "]}")},
       {"/apply-template", many(R"({"messages":[)", system, "," + kUser + "]}")},
-      {kChats, many(kChat + ",", [](std::size_t) { return kUser; }, "]}")},
+      {kChats, many(
+                   kChat + ",", [](std::size_t) { return kUser; }, "]}")},
       {kChats, both(kChat + R"(,{"role":"assistant","tool_calls":[)", call, "]},", result, "]}")},
       {kChats, many(kChat + R"(],"tools":[)", tool, "]}")},
       {kChats,
@@ -74,17 +75,17 @@ std::vector<Long> long_bodies() {
       {kChats, many(kChat + R"(],"metadata":{)", name, "}}")},
       {kChats, many(kChat + R"(],"logit_bias":{)", name, "}}")},
       {kChats, many(kChat + "],", name, "}")},
-      {"/v1/messages",
-       many(R"({"max_tokens":1,"messages":[{"role":"user","content":[)" +
-                again(R"({"type":"search_result","content":[)", 28),
-            part, again("]}", 28) + "]}]}")},
-      {"/v1/responses", many(R"({"input":"a","tools":[)" +
-                                 again(R"({"type":"namespace","name":"","tools":[)", 29),
-                             flat, again("]}", 29) + "]}")},
+      {"/v1/messages", many(R"({"max_tokens":1,"messages":[{"role":"user","content":[)" +
+                                again(R"({"type":"search_result","content":[)", 28),
+                            part, again("]}", 28) + "]}]}")},
+      {"/v1/responses",
+       many(R"({"input":"a","tools":[)" + again(R"({"type":"namespace","name":"","tools":[)", 29),
+            flat, again("]}", 29) + "]}")},
       {"/v1/rerank",
        many(R"({"query":"a","documents":[)", [](std::size_t) { return "\"d\""; }, "]}")},
       {"/v1/embeddings", many(R"({"input":[)", [](std::size_t) { return "\"a\""; }, "]}")},
-      {"/v1/completions", many(R"({"prompt":"a","stop":[)", [](std::size_t) { return "\"a\""; }, "]}")},
+      {"/v1/completions",
+       many(R"({"prompt":"a","stop":[)", [](std::size_t) { return "\"a\""; }, "]}")},
   };
 }
 

@@ -158,6 +158,8 @@ Status read_ollama_messages(const OrderedJson& list, const std::string& path, Re
     const OrderedJson& thoughts = member_at(given, "thinking");
     if (thoughts.is_string()) chat.messages.back()["reasoning_content"] = thoughts;
     const OrderedJson& calls = member_at(given, "tool_calls");
+    if (!calls.is_null() && !calls.is_array())
+      return wrong_field(place + ".tool_calls", shown_json(calls), "an array");
     for (std::size_t c = 0; c < calls.size(); ++c) {
       const std::string at = at_index(place + ".tool_calls", c) + ".function";
       const OrderedJson function =
