@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -8,8 +10,10 @@
 
 namespace llm {
 
-using Json = nlohmann::json;                 ///< members are found by name; printed in its order
-using OrderedJson = nlohmann::ordered_json;  ///< members stay in the order of writing
+using Json = nlohmann::json;  ///< members are found by name; printed in its order
+/// Members stay in the order of writing, and are found by looking at one after the other: what
+/// looks for each name of a text of many takes time by its square.
+using OrderedJson = nlohmann::ordered_json;
 
 }  // namespace llm
 
@@ -30,9 +34,23 @@ bool operator==(const llm::OrderedJson& value, const char* text) noexcept;
 
 namespace llm {
 
-/// The one JSON value that `text` is; is_discarded() where it is none.
+/// The one JSON value that `text` is; is_discarded() where it is none. Of a name twice in an object
+/// the last value counts.
 Json parse_json(std::string_view text);
+/// Cost: linear, however many names an object has and whoever chose them.
 OrderedJson parse_ordered_json(std::string_view text);
+
+/// The same for who wants to know more.
+struct ParsedJson {
+  OrderedJson value;
+  std::optional<std::string> name_twice;  ///< the first name that an object has twice
+  std::string fault;                      ///< the parser's words; empty: it is JSON
+};
+ParsedJson read_ordered_json(std::string_view text);
+
+/// The most brackets that are open at once, outside of strings. Printing and copying a value
+/// recurses so often.
+std::size_t json_levels(std::string_view text);
 
 /// `json` as text; bytes that are no UTF-8 become U+FFFD.
 /// @param indent  blanks of a level; below 0: all on one line

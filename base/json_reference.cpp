@@ -1,13 +1,18 @@
 #include "base/json_reference.h"
 
 #include <charconv>
-#include <optional>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/seeded_hash.h"
 
 namespace llm {
 namespace {
 
 constexpr int kMostLevels = 64;
+constexpr std::size_t kFew = 16;  // are looked through as fast
 
 /// A name as a part of a JSON pointer.
 std::string escaped(std::string_view name) {
@@ -21,21 +26,6 @@ std::string escaped(std::string_view name) {
       part += c;
   }
   return part;
-}
-
-/// Where the schema of that "$anchor" stands.
-std::optional<std::string> find_anchor(const OrderedJson& schema, std::string_view anchor,
-                                       const std::string& path, int level) {
-  if (!schema.is_structured() || level == kMostLevels) return std::nullopt;
-  if (schema.is_object()) {
-    const auto own = schema.find("$anchor");
-    if (own != schema.end() && *own == anchor) return path;
-  }
-  for (const auto& [name, member] : schema.items()) {
-    auto found = find_anchor(member, anchor, path + "/" + escaped(name), level + 1);
-    if (found) return found;
-  }
-  return std::nullopt;
 }
 
 /// Without the escapes of a URI.
@@ -55,11 +45,49 @@ std::string unescaped(std::string_view text) {
 
 }  // namespace
 
-std::string pointer_of_reference(const OrderedJson& root, const OrderedJson& reference) {
+struct JsonReferences::Index {
+  template <typename Value>
+  using ByName = std::unordered_map<std::string, Value, SeededHash>;
+
+  ByName<std::string> anchors;
+  bool has_anchors = false;  ///< they were looked for
+  std::unordered_map<const OrderedJson*, ByName<const OrderedJson*>> members;
+
+  /// Of an object; null: it has none of that name.
+  const OrderedJson* member(const OrderedJson& object, const std::string& name) {
+    if (object.size() <= kFew) {
+      const auto found = object.find(name);
+      return found == object.end() ? nullptr : &*found;
+    }
+    const auto [known, is_new] = members.try_emplace(&object);
+    if (is_new)
+      for (const auto& [its, value] : object.items()) known->second.emplace(its, &value);
+    const auto found = known->second.find(name);
+    return found == known->second.end() ? nullptr : found->second;
+  }
+
+  /// Keeps where schemas with an "$anchor" stand, the first of each.
+  void add_anchors(const OrderedJson& schema, const std::string& path, int level) {
+    if (!schema.is_structured() || level == kMostLevels) return;
+    if (schema.is_object()) {
+      const auto own = schema.find("$anchor");
+      if (own != schema.end() && own->is_string()) anchors.emplace(*own, path);
+    }
+    for (const auto& [name, member] : schema.items())
+      if (member.is_structured()) add_anchors(member, path + "/" + escaped(name), level + 1);
+  }
+};
+
+JsonReferences::JsonReferences(const OrderedJson& root)
+    : root_(root), index_(std::make_unique<Index>()) {}
+
+JsonReferences::~JsonReferences() = default;
+
+std::string JsonReferences::pointer_of(const OrderedJson& reference) {
   if (!reference.is_string()) return "?";
   std::string_view uri = reference.get_ref<const std::string&>();
-  if (root.is_object() && root.contains("$id") && root["$id"].is_string()) {
-    std::string_view id = root["$id"].get_ref<const std::string&>();
+  if (root_.is_object() && root_.contains("$id") && root_["$id"].is_string()) {
+    std::string_view id = root_["$id"].get_ref<const std::string&>();
     if (id.ends_with('#')) id.remove_suffix(1);
     if (!id.empty() && uri.starts_with(id)) uri.remove_prefix(id.size());
     if (uri.empty()) return "";
@@ -67,16 +95,29 @@ std::string pointer_of_reference(const OrderedJson& root, const OrderedJson& ref
   if (!uri.starts_with('#')) return "?";
   std::string pointer = unescaped(uri.substr(1));
   if (pointer.empty() || pointer.front() == '/') return pointer;
-  return find_anchor(root, pointer, "", 0).value_or("?");
+  if (!std::exchange(index_->has_anchors, true)) index_->add_anchors(root_, "", 0);
+  const auto anchor = index_->anchors.find(pointer);
+  return anchor == index_->anchors.end() ? "?" : anchor->second;
 }
 
-const OrderedJson* schema_at(const OrderedJson& root, const std::string& pointer) {
+const OrderedJson* JsonReferences::at(const std::string& pointer) {
+  const OrderedJson* place = &root_;
   try {
-    const OrderedJson::json_pointer place(pointer);
-    return root.contains(place) ? &root.at(place) : nullptr;
+    std::vector<std::string> parts;
+    for (OrderedJson::json_pointer rest(pointer); !rest.empty(); rest.pop_back())
+      parts.push_back(rest.back());
+    for (auto part = parts.rbegin(); part != parts.rend() && place != nullptr; ++part) {
+      if (place->is_object()) {
+        place = index_->member(*place, *part);
+      } else {
+        const OrderedJson::json_pointer one("/" + escaped(*part));
+        place = place->contains(one) ? &place->at(one) : nullptr;
+      }
+    }
   } catch (const OrderedJson::exception&) {
     return nullptr;
   }
+  return place;
 }
 
 }  // namespace llm

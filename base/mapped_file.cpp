@@ -107,6 +107,7 @@ Status MappedFile::map() {
     const void* mapped = ::mmap(begin, inodes_[i].stamp.size, PROT_READ, MAP_PRIVATE | MAP_FIXED,
                                 inodes_[i].descriptor, 0);
     if (mapped == MAP_FAILED) return failed(parts_[i].path, inodes_[i].stamp.size);
+    inodes_[i].region = MappedRegion(begin, inodes_[i].stamp.size, parts_[i].path);
   }
   return Ok{};
 }
@@ -187,7 +188,8 @@ const MappedFile::Part* MappedFile::changed_part() const {
     struct stat info {};
     if (::fstat(inodes_[i].descriptor, &info) != 0) return &parts_[i];
     const bool same = static_cast<std::size_t>(info.st_size) == inodes_[i].stamp.size &&
-                      nanoseconds(info.st_mtim) == inodes_[i].stamp.modified_ns;
+                      nanoseconds(info.st_mtim) == inodes_[i].stamp.modified_ns &&
+                      !inodes_[i].region.is_damaged();
     if (!same) return &parts_[i];
   }
   return nullptr;
@@ -205,11 +207,11 @@ Status MappedFile::check_unchanged(std::string_view what) const {
 }
 
 void MappedFile::unmap() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
   for (const Inode& inode : inodes_)
     if (inode.descriptor >= 0) ::close(inode.descriptor);
+  inodes_.clear();  // first: what is listed is mapped
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
   data_ = nullptr;
-  inodes_.clear();
 }
 
 }  // namespace llm

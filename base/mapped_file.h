@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/mapped_region.h"
 #include "base/result.h"
 
 namespace llm {
@@ -15,8 +16,10 @@ namespace llm {
 /// address. Move-only; unmapped on destruction.
 ///
 /// The mapping follows the inode: replacing the file by rename does not affect it. Shortening the
-/// file in place makes later reads past its new end raise SIGBUS; tools turn that into an error
-/// with exit code 4 (tools/common), which is why loaded weights are copies and not views.
+/// file in place makes later reads past its new end raise SIGBUS. Each part is a MappedRegion:
+/// tools end with exit code 4 and its name, and a server reads zeros and asks check_unchanged()
+/// before it gives out what it made of them (tools/common/signals.h). Whoever reads a mapping asks
+/// after the last read.
 class MappedFile {
  public:
   /// Who may have written what is opened. kOwner: this user or root alone, as far as owner and mode
@@ -80,7 +83,8 @@ class MappedFile {
   /// file systems tick up to every 10 ms.
   void wait_for_another_stamp() const;
 
-  /// Whether size or modification time of an opened inode differ from those at open().
+  /// Whether size or modification time of an opened inode differ from those at open(), or zeros
+  /// were read in place of what a part has lost. Cost: a system call for each part.
   bool changed_since_open() const;
   /// Errors: kIntegrity when changed_since_open(). @param what  that file is, for the message
   Status check_unchanged(std::string_view what = "model") const;
@@ -89,6 +93,7 @@ class MappedFile {
   struct Inode {
     int descriptor = -1;
     Stamp stamp;
+    MappedRegion region = {};
   };
 
   MappedFile() = default;

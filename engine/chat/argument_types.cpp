@@ -14,13 +14,13 @@ void add_value(const OrderedJson& value, ArgumentTypes& types) {
 }
 
 /// Adds what `schema` allows.
-void add_types(const OrderedJson& root, const OrderedJson* schema, int steps,
+void add_types(JsonReferences& references, const OrderedJson* schema, int steps,
                ArgumentTypes& types) {
   const auto has = [&](std::string_view name) { return member_of(schema, name); };
   if (schema == nullptr || !schema->is_object() || steps == kMostSteps) {
     types = {};
   } else if (const OrderedJson* reference = has("$ref")) {
-    add_types(root, schema_at(root, pointer_of_reference(root, *reference)), steps + 1, types);
+    add_types(references, references.at(references.pointer_of(*reference)), steps + 1, types);
   } else if (const OrderedJson* one = has("const")) {
     add_value(*one, types);
   } else if (const OrderedJson* values = has("enum"); values != nullptr && values->is_array()) {
@@ -32,7 +32,7 @@ void add_types(const OrderedJson& root, const OrderedJson* schema, int steps,
     for (const char* const name : {"anyOf", "oneOf", "allOf"}) {
       const OrderedJson* const choices = has(name);
       if (choices == nullptr || !choices->is_array() || choices->empty()) continue;
-      for (const OrderedJson& choice : *choices) add_types(root, &choice, steps + 1, types);
+      for (const OrderedJson& choice : *choices) add_types(references, &choice, steps + 1, types);
       return;
     }
     types = {};
@@ -57,14 +57,15 @@ const OrderedJson* function_of(const OrderedJson& tools, std::string_view name) 
 }
 
 ArgumentTypes argument_types(const OrderedJson& parameters, std::string_view key) {
+  JsonReferences references(parameters);
   const OrderedJson* schema = &parameters;
   for (int i = 0; i < kMostSteps; ++i) {
     const OrderedJson* const reference = member_of(schema, "$ref");
     if (reference == nullptr) break;
-    schema = schema_at(parameters, pointer_of_reference(parameters, *reference));
+    schema = references.at(references.pointer_of(*reference));
   }
   ArgumentTypes types{.string = false, .other = false};
-  add_types(parameters, member_of(member_of(schema, "properties"), key), 0, types);
+  add_types(references, member_of(member_of(schema, "properties"), key), 0, types);
   return types;
 }
 

@@ -154,6 +154,7 @@ Result<std::shared_ptr<ChatStyle>> ChatStyle::choose(const std::string& word,
     }
     const auto bytes = file->bytes();
     std::string jinja(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    LLM_RETURN_IF_ERROR(file->check_unchanged("chat template"));
     auto made = create(hash_of(jinja), jinja, tokenizer);
     return made.ok() ? made : in_file(made.error(), word);
   }

@@ -205,6 +205,7 @@ Result<GgufManifest> read_gguf_manifest(const std::string& path) {
                    path);
   }
   const std::string text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  LLM_RETURN_IF_ERROR(file.check_unchanged("manifest"));
   if (GgufTree::is_tree(text)) {
     auto tree = GgufTree::parse(text);
     if (!tree.ok()) return in_file(std::move(tree).error(), path);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -107,6 +108,8 @@ class GgufArray {
 };
 
 /// A view of an array of strings, to be walked in order: `for (std::string_view s : strings)`.
+/// Gives size() strings inside the array's bytes, also where these have changed since they were
+/// checked.
 class GgufStrings {
  public:
   class Iterator {
@@ -117,24 +120,33 @@ class GgufStrings {
     using pointer = const std::string_view*;
     using reference = std::string_view;
 
-    explicit Iterator(const std::byte* position) : position_(position) {}
-    std::string_view operator*() const {
-      return {reinterpret_cast<const char*>(position_ + sizeof(std::uint64_t)), length()};
+    Iterator(std::span<const std::byte> rest, std::size_t n_left) : rest_(rest), n_left_(n_left) {
+      read();
     }
+    std::string_view operator*() const { return string_; }
     Iterator& operator++() {
-      position_ += sizeof(std::uint64_t) + length();
+      --n_left_;
+      read();
       return *this;
     }
-    bool operator==(const Iterator& other) const { return position_ == other.position_; }
-    bool operator!=(const Iterator& other) const { return position_ != other.position_; }
+    bool operator==(const Iterator& other) const { return n_left_ == other.n_left_; }
+    bool operator!=(const Iterator& other) const { return n_left_ != other.n_left_; }
 
    private:
-    std::size_t length() const {
-      std::uint64_t length;
-      std::memcpy(&length, position_, sizeof(length));
-      return static_cast<std::size_t>(length);
+    /// Takes the next string from the rest. Its length is read once.
+    void read() {
+      std::uint64_t length = 0;
+      string_ = {};
+      if (n_left_ == 0 || rest_.size() < sizeof length) return;
+      std::memcpy(&length, rest_.data(), sizeof length);
+      rest_ = rest_.subspan(sizeof length);
+      const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(length, rest_.size()));
+      string_ = {reinterpret_cast<const char*>(rest_.data()), size};
+      rest_ = rest_.subspan(size);
     }
-    const std::byte* position_;
+    std::span<const std::byte> rest_;
+    std::size_t n_left_;
+    std::string_view string_;
   };
 
   GgufStrings() = default;
@@ -142,8 +154,8 @@ class GgufStrings {
   GgufStrings(std::span<const std::byte> bytes, std::size_t count) : bytes_(bytes), count_(count) {}
 
   std::size_t size() const { return count_; }
-  Iterator begin() const { return Iterator(bytes_.data()); }
-  Iterator end() const { return Iterator(bytes_.data() + bytes_.size()); }
+  Iterator begin() const { return {bytes_, count_}; }
+  Iterator end() const { return {{}, 0}; }
 
  private:
   std::span<const std::byte> bytes_;

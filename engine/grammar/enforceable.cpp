@@ -9,8 +9,6 @@
 namespace llm {
 namespace {
 
-constexpr int kMostDropped = 256;  // each writes the rules anew
-
 Result<std::string> written(const OrderedJson& schema, const ArgumentForm& form) {
   RuleText rules;
   return arguments_expression(json_text(schema), form, rules);
@@ -36,7 +34,7 @@ std::string given_up(const OrderedJson& schema, const std::string& keyword) {
 
 /// Takes back what is refused at `pointer`. @return whether there was something
 bool widen(OrderedJson& schema, const std::string& pointer, std::vector<std::string>& dropped) {
-  if (pointer.empty() || schema_at(schema, pointer) == nullptr) return false;
+  if (pointer.empty() || JsonReferences(schema).at(pointer) == nullptr) return false;
   const OrderedJson::json_pointer place(pointer);
   OrderedJson& around = schema[place.parent_pointer()];
   if (!around.is_object()) {
@@ -63,12 +61,15 @@ bool widen(OrderedJson& schema, const std::string& pointer, std::vector<std::str
 }  // namespace
 
 OrderedJson enforceable_schema(const OrderedJson& given, const ArgumentForm& form,
-                               std::vector<std::string>& dropped) {
+                               std::vector<std::string>& dropped, std::size_t& bytes_left) {
   OrderedJson schema = given;
-  for (int i = 0; i < kMostDropped; ++i) {
-    const auto rules = written(schema, form);
-    if (rules.ok()) return schema;
-    if (!widen(schema, rules.error().field, dropped)) break;
+  while (true) {
+    const std::string text = json_text(schema);
+    RuleText rules;
+    const auto expression = arguments_expression(text, form, rules);
+    if (expression.ok()) return schema;
+    if (text.size() > bytes_left || !widen(schema, expression.error().field, dropped)) break;
+    bytes_left -= text.size();
   }
   dropped.emplace_back("");
   return {{"type", "object"}};

@@ -64,9 +64,11 @@ Result<Counts> settle_counts(ObjectParts& parts) {
   const Counts counts = parts.counts;
   if (counts.most >= 0 && required > counts.most)
     return wrong("maxProperties", fmt::format("at least {}, the required ones", required));
-  for (std::size_t i = all.size(); i-- > 0 && counts.most >= 0;) {
-    if (static_cast<std::int64_t>(all.size()) <= counts.most) break;
-    if (!all[i].is_required) all.erase(all.begin() + static_cast<std::ptrdiff_t>(i));
+  if (counts.most >= 0) {
+    // The first of those that are not required stay, as many as there is room for.
+    std::int64_t room = counts.most - required;
+    std::erase_if(all,
+                  [&](const ObjectParts::Property& p) { return !p.is_required && room-- <= 0; });
   }
   for (ObjectParts::Property& property : all) {
     if (required >= counts.least) break;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <utility>
 
 namespace llm {
@@ -90,7 +91,7 @@ unsigned types_named(const OrderedJson& type) {
   return 0;
 }
 
-unsigned types_of_values(const OrderedJson& values) {
+unsigned types_of_values(std::span<const OrderedJson> values) {
   unsigned all = 0;
   for (const OrderedJson& value : values) all |= type_of(value);
   return all;
@@ -109,12 +110,12 @@ const OrderedJson* followed(const OrderedJson& schema, const Resolve& resolve) {
   return nullptr;
 }
 
-/// The only values that a schema allows, as an array; nothing where it does not list them.
-std::optional<OrderedJson> constants_of(const OrderedJson& schema) {
-  if (const auto one = schema.find("const"); one != schema.end()) return OrderedJson::array({*one});
+/// The only values that a schema allows; nothing where it does not list them.
+std::optional<std::span<const OrderedJson>> constants_of(const OrderedJson& schema) {
+  if (const auto one = schema.find("const"); one != schema.end()) return std::span(&*one, 1);
   const auto several = schema.find("enum");
   if (several == schema.end() || !several->is_array()) return std::nullopt;
-  return *several;
+  return std::span(several->get_ref<const OrderedJson::array_t&>());
 }
 
 bool have_apart_constants(const OrderedJson& one, const OrderedJson& other) {
@@ -129,7 +130,10 @@ bool have_apart_constants(const OrderedJson& one, const OrderedJson& other) {
 bool requires_property(const OrderedJson& schema, const std::string& name) {
   const auto required = schema.find("required");
   return required != schema.end() && required->is_array() &&
-         std::ranges::find(*required, OrderedJson(name)) != required->end();
+         std::ranges::any_of(*required, [&](const OrderedJson& one) {
+           const auto* const text = one.get_ptr<const std::string*>();
+           return text != nullptr && *text == name;
+         });
 }
 
 }  // namespace

@@ -23,10 +23,11 @@ namespace {
 constexpr std::size_t kMostDepth = 64;
 constexpr std::size_t kMostRuleBytes = std::size_t{4} << 20;
 constexpr std::size_t kMostChoices = 256;  // of oneOf, each of which is held against each
+constexpr std::size_t kMostHeldApart = std::size_t{4} << 20;
 
 class SchemaWriter {
  public:
-  SchemaWriter(const OrderedJson& root, RuleText& rules) : root_(root), rules_(rules) {}
+  SchemaWriter(const OrderedJson& root, RuleText& rules) : references_(root), rules_(rules) {}
 
   /// What an object's schema describes, in another form than JSON.
   Result<std::string> arguments(const OrderedJson& given, const ArgumentForm& form) {
@@ -88,22 +89,20 @@ class SchemaWriter {
       return wrong(at, "\"#\" or \"#/...\", the place of a schema in this one");
     const std::string name = "#" + pointer_of(uri);
     if (!open_.insert(name).second) return wrong(at, "a value in between: it leads back to itself");
-    const auto [known, is_new] = references_.try_emplace(name);
+    const auto [known, is_new] = named_.try_emplace(name);
     if (is_new) {
       known->second = rules_.declare();
       LLM_TRY(const std::string body, value(*target, name.substr(1)));
-      rules_.define(references_[name], body);
+      rules_.define(named_[name], body);
     }
     open_.erase(name);
-    return references_[name];
+    return named_[name];
   }
 
-  const OrderedJson* target_of(const OrderedJson& uri) const {
-    return schema_at(root_, pointer_of(uri));
-  }
+  const OrderedJson* target_of(const OrderedJson& uri) { return references_.at(pointer_of(uri)); }
 
   /// The JSON pointer that a reference is; "?" for what is none of this schema.
-  std::string pointer_of(const OrderedJson& uri) const { return pointer_of_reference(root_, uri); }
+  std::string pointer_of(const OrderedJson& uri) { return references_.pointer_of(uri); }
 
   Result<std::string> constants(const OrderedJson& values, const Keywords& words,
                                 const std::string& at) {
@@ -117,9 +116,14 @@ class SchemaWriter {
     return rules_.rule(either(choices));
   }
 
-  Status check_apart(const OrderedJson& choices, const std::string& at) const {
+  Status check_apart(const OrderedJson& choices, const std::string& at) {
     const auto resolve = [this](const OrderedJson& reference) { return target_of(reference); };
     if (choices.size() > kMostChoices) return wrong(at, fmt::format("at most {}", kMostChoices));
+    if (choices.size() * json_text(choices).size() > kMostHeldApart)
+      return wrong(at,
+                   fmt::format("fewer or shorter ones: at most {} bytes, all of them as often as "
+                               "there are schemas",
+                               kMostHeldApart));
     for (std::size_t i = 0; i < choices.size(); ++i) {
       for (std::size_t j = 0; j < i; ++j) {
         if (!are_apart(choices[i], choices[j], resolve))
@@ -429,11 +433,11 @@ class SchemaWriter {
                  {kArray, &SchemaWriter::array},
                  {kObject, &SchemaWriter::object}}};
 
-  const OrderedJson& root_;
+  JsonReferences references_;
   RuleText& rules_;
   std::size_t depth_ = 0;
-  std::map<std::string, std::string> references_;  ///< rules of "#/..."
-  std::set<std::string> open_;  ///< references with no value between them and here
+  std::map<std::string, std::string> named_;  ///< rules of "#/..."
+  std::set<std::string> open_;                ///< references with no value between them and here
 };
 
 }  // namespace

@@ -24,9 +24,11 @@ Result<std::string> arguments_expression(std::string_view schema, const Argument
                                          RuleText& rules);
 
 /// A schema whose every keyword is enforced, one step wider where one of `schema`'s is not: without
-/// it. @param dropped  gets the JSON pointers of these
+/// it. Each step writes the rules anew; where the bytes for that do not last, any object is taken.
+/// @param dropped  gets the JSON pointers of what was left out; "": all of it
+/// @param bytes_left  of schemas that may be written anew, in this call and further ones
 OrderedJson enforceable_schema(const OrderedJson& schema, const ArgumentForm& form,
-                               std::vector<std::string>& dropped);
+                               std::vector<std::string>& dropped, std::size_t& bytes_left);
 
 /// JSON of any object.
 std::string any_object_expression(RuleText& rules);

@@ -90,9 +90,9 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
                                .compare_cache = options.manifest.has_value(),
                                .progress = options.progress},
                               warnings);
+  // What was parsed and hashed is what was packed.
+  LLM_RETURN_IF_ERROR(file->file.check_unchanged());
   if (!weights.ok()) return in_file(std::move(weights).error(), path);
-  // What was hashed is what was packed.
-  if (options.manifest || !sha256.empty()) LLM_RETURN_IF_ERROR(file->file.check_unchanged());
   std::shared_ptr<Model> model(new Model(*file, std::move(weights).value(),
                                          std::move(tokenizer).value(), std::move(warnings)));
   model->file_sha256_ = std::move(sha256);

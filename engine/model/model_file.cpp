@@ -95,6 +95,7 @@ Result<ModelContents> open_model_bytes(std::span<const std::byte> bytes,
 Result<ModelFile> open_model_file(const std::string& path, const ModelFileOptions& options) {
   LLM_TRY(OpenGguf open, open_gguf_file(path));
   auto contents = read_contents(std::move(open.gguf), options);
+  LLM_RETURN_IF_ERROR(open.file.check_unchanged());  // else nothing that was read means anything
   if (!contents.ok()) return in_file(std::move(contents).error(), path);
   ModelFile model{std::move(contents).value(), std::move(open.file)};
   if (model.name.empty()) model.name = base_name(path);

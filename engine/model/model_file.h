@@ -42,7 +42,8 @@ struct ModelFileOptions {
 
 /// Opens `path` and checks everything that can be checked without running the model: format,
 /// metadata, vocabulary, presence, shapes and types of tensors. Scales are checked for NaN/Inf when
-/// weights are packed. Errors: docs/bad_input.md, each naming file, field, value and rule.
+/// weights are packed. Errors: docs/bad_input.md, each naming file, field, value and rule;
+/// kIntegrity for a file that changed meanwhile.
 /// Cost: reads the metadata only, a few milliseconds for a vocabulary of 128,000 tokens.
 Result<ModelFile> open_model_file(const std::string& path, const ModelFileOptions& options = {});
 

@@ -9,8 +9,6 @@
 namespace llm::fuzz {
 namespace {
 
-constexpr std::size_t kMostLevels = 64;  // as the server's
-
 ServedModel made_facts() {
   ServedModel facts;
   facts.model = tiny_model("qwen2");
@@ -60,7 +58,7 @@ LLM_FUZZ(input) {
   using namespace llm;
   static const ServedModel served = fuzz::made_facts();
   const std::size_t path = input.byte() % (std::size(fuzz::kTexts) + std::size(fuzz::kFacts));
-  const auto read = parse_json(std::string(input.rest()), fuzz::kMostLevels);
+  const auto read = parse_body(input.rest());
   if (!read.ok()) return fuzz::check_refusal(read.error());
   const OrderedJson& body = *read;
   if (path < std::size(fuzz::kTexts)) {

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import pathlib
 import subprocess
 import urllib.request
@@ -15,13 +16,25 @@ def cached_model() -> pathlib.Path | None:
     return next(iter(ROOT.glob("build/nightly/cache/sha256/*/SmolLM2-135M-Instruct.Q4_1.gguf")), None)
 
 
+class Url(str):
+    """The address of a server, and its process."""
+
+    pid: int
+
+    def processor_seconds(self) -> float:
+        """What all of its threads have used."""
+        fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @contextlib.contextmanager
 def serve(bin_dir: pathlib.Path, *options: str, model: pathlib.Path | None = MODEL):
     """Yields the URL of a server on a free port, which has drained when this ends. Without a model the options name some."""
     command = [bin_dir / "llmserve", *([model] if model else []), "--port", "0", "-q", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            url = process.stdout.readline().strip()
+            url = Url(process.stdout.readline().strip())
+            url.pid = process.pid
             assert url.startswith("http://"), "llmserve did not start"
             yield url
         finally:
@@ -34,6 +47,11 @@ def post(url: str, path: str, body: dict):
     request = urllib.request.Request(url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=600) as answer:
         return answer.headers, json.load(answer)
+
+
+def get(url: str, path: str) -> str:
+    with urllib.request.urlopen(url + path, timeout=60) as answer:
+        return answer.read().decode()
 
 
 def metric(url: str, name: str, key: str = "") -> float:

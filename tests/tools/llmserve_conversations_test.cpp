@@ -258,4 +258,17 @@ TEST_CASE("system messages stand where the template takes them", "[llmserve]") {
       "u(a\n\nb)a(c\n\nd)u(e)");
 }
 
+TEST_CASE("calls of Ollama's clients that are no list are refused", "[llmserve]") {
+  for (const char* const calls : {"3", "\"a\"", "true", "{}", "{\"a\": 1}", "[1]", "[{}]"}) {
+    CAPTURE(calls);
+    RequestedChat chat;
+    const Status status =
+        read_ollama_messages(test::parse_ordered_json(fmt::format(
+                                 R"([{{"role": "assistant", "tool_calls": {}}}])", calls)),
+                             "messages", chat);
+    REQUIRE_FALSE(status.ok());
+    CHECK(status.error().field.starts_with("messages[0].tool_calls"));
+  }
+}
+
 }  // namespace llm

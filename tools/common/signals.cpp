@@ -4,10 +4,9 @@
 
 #include <csignal>
 #include <cstring>
-#include <mutex>
 
 #include "base/atomic_file.h"
-#include "base/shown_text.h"
+#include "base/mapped_region.h"
 
 namespace llm {
 namespace {
@@ -17,7 +16,7 @@ volatile std::sig_atomic_t pending_signal = 0;
 volatile std::sig_atomic_t graceful_scopes = 0;
 void (*volatile exit_hook)() = nullptr;
 const char* tool_name = "";
-char guarded_path[1024] = "a mapped file";
+volatile std::sig_atomic_t mends_mappings = 0;
 
 void write_stderr(const char* text) {
   // Nothing is left to do when stderr itself fails.
@@ -53,9 +52,11 @@ void on_bus_error(int signal, siginfo_t* info, void*) {
     std::signal(signal, SIG_DFL);
     return;  // the faulting instruction runs again
   }
+  if (mends_mappings != 0 && MappedRegion::mend_at(info->si_addr)) return;
+  const char* const path = MappedRegion::named_at(info->si_addr);
   write_stderr(tool_name);
   write_stderr(": error: ");
-  write_stderr(guarded_path);
+  write_stderr(path == nullptr ? "a mapped file" : path);
   write_stderr(
       ": found fewer bytes than when it was opened, need an unchanged file; "
       "replace files by renaming, not in place\n");
@@ -98,11 +99,6 @@ void GracefulInterrupt::clear() { pending_signal = 0; }
 
 void set_exit_hook(void (*hook)()) { exit_hook = hook; }
 
-void guard_mapped_file(const std::string& path) {
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
-  const std::string text = shown(path, sizeof guarded_path - 64);
-  std::strncpy(guarded_path, text.c_str(), sizeof guarded_path - 1);
-}
+void outlive_mapped_files() { mends_mappings = 1; }
 
 }  // namespace llm

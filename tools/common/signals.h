@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 namespace llm {
 
 /// Installs the process's signal handling; run_tool calls it.
@@ -9,7 +7,8 @@ namespace llm {
 /// SIGPIPE and SIGXFSZ are ignored, so writing to a closed pipe or beyond a size limit is an error
 /// like any other. SIGINT, SIGTERM and SIGHUP end the process at once with 130, 143 and 129, except
 /// while a GracefulInterrupt lives. SIGBUS from a mapped file that became shorter ends it with 4
-/// and names the file of guard_mapped_file(). After any signal but SIGKILL no temporary file stays.
+/// and names the file, unless outlive_mapped_files(). After any signal but SIGKILL no temporary
+/// file stays.
 /// @param tool  must outlive the process's end (argv[0] or a literal)
 void install_signal_handlers(const char* tool);
 
@@ -34,7 +33,9 @@ class GracefulInterrupt {
 /// signal handler may. nullptr: nothing.
 void set_exit_hook(void (*hook)());
 
-/// Names the file a SIGBUS is about (the last one named; cut at 1 KiB).
-void guard_mapped_file(const std::string& path);
+/// From now on SIGBUS from a mapped file that became shorter does not end the process: the read
+/// goes on with zeros, and MappedFile::check_unchanged() is an error. For who asks that before
+/// anything that came from a mapped file is given out.
+void outlive_mapped_files();
 
 }  // namespace llm

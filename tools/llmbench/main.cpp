@@ -36,7 +36,6 @@ Result<NamelessFile> synthesize(const BenchArguments& arguments, const ToolConte
 
 Status measure_model(const BenchArguments& arguments, const ToolContext& context,
                      const std::string& path, BenchReport& report) {
-  guard_mapped_file(path);
   LLM_TRY(report.model, describe_model(path));
   ProgressBar bar(!context.quiet());
   const GracefulInterrupt graceful;

@@ -10,7 +10,6 @@
 
 #include "base/atomic_file.h"
 #include "base/mapped_file.h"
-#include "tools/common/signals.h"
 #include "tools/llmcheck/run.h"
 #include "validate/receipt/opening.h"
 
@@ -39,7 +38,6 @@ Status run_audit(CheckRun& run, const Receipt& receipt) {
             run.ended(open_rows(model, receipt, challenge, std::ref(run.bar)), a.audit));
     return write_file_atomically(a.make_opening, bytes);
   }
-  guard_mapped_file(a.opening);
   LLM_TRY(const auto file, MappedFile::open(a.opening));
   LLM_TRY(auto outcome,
           run.ended(audit_receipt(model, receipt, challenge, file.bytes()), a.opening));

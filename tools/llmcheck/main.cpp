@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "tools/common/log.h"
-#include "tools/common/signals.h"
 #include "tools/hub/hub_model.h"
 #include "tools/llmcheck/run.h"
 #include "validate/doctor/doctor.h"
@@ -100,7 +99,6 @@ class Check {
   }
 
   Result<int> doctor() {
-    guard_mapped_file(a_.model);
     LLM_TRY(const Examination done,
             examine(a_.model,
                     {.threads = a_.threads, .progress = [this](std::size_t at, std::size_t total) {
@@ -159,7 +157,6 @@ class Check {
                                             : std::pair(verify_reference_->model_sha256, a_.verify);
       LLM_TRY(run_.path, find_model_by_hash(sha256, file));
     }
-    guard_mapped_file(run_.path);
     if (!a_.audit.empty()) {
       run_.sha256 = receipts_.front().receipt->model_sha256;  // loading hashes the file, once
     } else {

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "base/mapped_file.h"
-#include "tools/common/signals.h"
 #include "tools/llmcheck/run.h"
 #include "validate/receipt/receipt_log.h"
 #include "validate/receipt/replay_receipt.h"
@@ -69,7 +68,6 @@ Result<ModelPointer> load_model(CheckRun& run, const std::string& sha256, const 
     LLM_RETURN_IF_ERROR(run.check_hash(sha256, "model.sha256", file));
   }
   LLM_TRY(const std::string path, find_model_by_hash(sha256, file));
-  guard_mapped_file(path);
   run.fact("another model", fmt::format("{} (SHA-256 {})", path, sha256));
   return run.load_file(path, sha256, Compute::kInt8);
 }
@@ -196,7 +194,6 @@ Status run_receipt_log(CheckRun& run) {
   if (!run.a.public_key.empty()) {
     LLM_TRY(key, parse_file(run.a.public_key, kMaxReceiptBytes, PublicKey::parse));
   }
-  guard_mapped_file(path);
   LLM_TRY(const MappedFile file, MappedFile::open(path));
   const std::string_view log(reinterpret_cast<const char*>(file.bytes().data()),
                              file.bytes().size());

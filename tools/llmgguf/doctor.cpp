@@ -3,7 +3,6 @@
 #include <functional>
 
 #include "tools/common/progress.h"
-#include "tools/common/signals.h"
 #include "tools/llmgguf/commands.h"
 
 namespace llm {
@@ -11,7 +10,6 @@ namespace llm {
 Result<int> doctor_gguf(const GgufArguments& arguments, const ToolContext& context) {
   if (!arguments.fix.empty())
     LLM_RETURN_IF_ERROR(check_output("--fix", arguments.fix, std::span(&arguments.file, 1)));
-  guard_mapped_file(arguments.file);
   ProgressBar progress(!context.quiet(), "B");
   LLM_TRY(const Examination done,
           examine(arguments.file, {.threads = arguments.threads,

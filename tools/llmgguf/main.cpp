@@ -3,16 +3,12 @@
 #include <fmt/core.h>
 
 #include "tools/common/options.h"
-#include "tools/common/signals.h"
 #include "tools/common/tool.h"
 #include "tools/llmgguf/commands.h"
 
 namespace llm {
 
-Result<OpenGguf> open_gguf(const std::string& path) {
-  guard_mapped_file(path);
-  return open_gguf_file(path);
-}
+Result<OpenGguf> open_gguf(const std::string& path) { return open_gguf_file(path); }
 
 namespace {
 

@@ -10,7 +10,6 @@
 #include "quant/formats/finite.h"
 #include "tokenizer/tokenizer.h"
 #include "tools/common/progress.h"
-#include "tools/common/signals.h"
 #include "tools/llmgguf/commands.h"
 
 namespace llm {
@@ -99,7 +98,6 @@ std::string verdict_json(const GgufArguments& arguments, const GgufManifest& man
 }  // namespace
 
 Result<int> verify_gguf(const GgufArguments& arguments, const ToolContext& context) {
-  guard_mapped_file(arguments.file);
   if (arguments.vocab_only) return verify_vocab(arguments);
   LLM_TRY(const ModelFile model, open_model_file(arguments.file, {.strict = arguments.strict}));
   log_warnings(arguments.file, model.warnings);
@@ -122,7 +120,6 @@ Result<int> verify_gguf(const GgufArguments& arguments, const ToolContext& conte
 
 Result<int> verify_manifest(const GgufArguments& arguments, const ToolContext& context) {
   LLM_TRY(const GgufManifest manifest, read_gguf_manifest(arguments.manifest));
-  guard_mapped_file(arguments.file);
   std::vector<GgufDifference> differences;
   {
     ProgressBar progress(!context.quiet(), "B");

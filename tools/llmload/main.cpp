@@ -10,7 +10,6 @@
 
 #include "base/atomic_file.h"
 #include "tools/common/progress.h"
-#include "tools/common/signals.h"
 #include "tools/common/tool.h"
 #include "tools/hub/hub_model.h"
 #include "tools/llmload/arguments.h"
@@ -188,7 +187,6 @@ Result<int> run(LoadArguments& a, const ToolContext& context) {
     LLM_TRY(lengths, LengthDistribution::read(a.lengths));
   }
   LLM_RETURN_IF_ERROR(fetch_hub_model(a.hub_model, context, a.model));
-  guard_mapped_file(a.model);
   LoadOptions options{.compute = a.compute, .isa = a.isa, .threads = a.threads};
   options.hash_file = true;
   ProgressBar bar(!context.quiet());

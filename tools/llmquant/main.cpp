@@ -149,7 +149,6 @@ Result<int> run(const Arguments& arguments, const ToolContext& context) {
         "TYPE", fmt::format("{}, need one of {}", refusal_of_type(arguments.type), recipe_names()));
   }
   LLM_TRY(const int n_threads, thread_count(arguments.threads));
-  guard_mapped_file(arguments.in);
   LLM_TRY(const OpenGguf open, open_gguf_file(arguments.in));
   const MappedFile& source = open.file;
   const GgufFile* gguf = &open.gguf;

@@ -8,7 +8,6 @@
 
 #include "engine/generate/draft_proposer.h"
 #include "engine/generate/ngram_proposer.h"
-#include "tools/common/signals.h"
 
 namespace llm {
 
@@ -33,7 +32,6 @@ LoadOptions load_options(const RunArguments& arguments, ProgressBar& progress) {
 /// A sequence of the draft that can hold all that `model` can.
 Result<std::unique_ptr<Proposer>> load_draft(const RunArguments& arguments, const Sequence& session,
                                              ProgressBar& progress) {
-  guard_mapped_file(arguments.draft);
   LLM_TRY(const auto draft, Model::load(arguments.draft, load_options(arguments, progress)));
   progress.clear();
   for (const std::string& warning : draft->warnings())
@@ -72,7 +70,6 @@ void Loaded::report_speculation() const {
 
 Result<Loaded> load(const RunArguments& arguments, ProgressBar& progress) {
   const auto started = std::chrono::steady_clock::now();
-  guard_mapped_file(arguments.model);
   LoadOptions options = load_options(arguments, progress);
   options.hash_file = needs_hash(arguments);
   options.manifest = arguments.manifest;
@@ -82,7 +79,6 @@ Result<Loaded> load(const RunArguments& arguments, ProgressBar& progress) {
   Loaded loaded;
   LLM_TRY(loaded.model, Model::load(arguments.model, options));
   progress.clear();
-  if (!loaded.model->packed_cache().empty()) guard_mapped_file(loaded.model->packed_cache());
   for (const std::string& warning : loaded.model->warnings()) spdlog::warn("{}", warning);
   if (arguments.context > loaded.model->config().context) {
     spdlog::warn("-c: found {}, the model was trained for {} positions", arguments.context,

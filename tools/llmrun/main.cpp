@@ -104,7 +104,6 @@ Status write_dump(const RunArguments& arguments, Sequence& session, Recorder rec
 Status load_cache(const RunArguments& arguments, const Loaded& loaded,
                   std::span<const TokenId> prompt_ids) {
   if (arguments.cache_load.empty()) return Ok{};
-  guard_mapped_file(arguments.cache_load);
   LLM_TRY(const PromptCache cache, PromptCache::open(arguments.cache_load));
   LLM_RETURN_IF_ERROR(cache.check(loaded.identity()));
   const auto differs = std::ranges::mismatch(cache.tokens(), prompt_ids);
@@ -227,7 +226,6 @@ bool wants_chat(const RunArguments& a) {
   if (a.interactive || a.has_prompt || is_for_programs) return false;
   if (isatty(STDIN_FILENO) != 1 || isatty(STDOUT_FILENO) != 1) return false;
   if (a.is_chat()) return true;
-  guard_mapped_file(a.model);
   const auto open = open_gguf_file(a.model);  // what is wrong with it, loading tells
   if (!open.ok()) return false;
   const auto jinja = chat_template_from_gguf(open->gguf);

@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "base/shown_text.h"
 #include "base/utf8.h"
-#include "tools/common/signals.h"
 #include "validate/report/json_members.h"
 
 namespace llm {
@@ -130,7 +129,6 @@ Result<std::unique_ptr<Conversation>> load_session(const std::string& path,
                                                    std::shared_ptr<const ChatStyle> style,
                                                    Sequence& sequence,
                                                    const CacheIdentity& identity) {
-  guard_mapped_file(path);
   LLM_TRY(const PromptCache cache, PromptCache::open(path));
   LLM_RETURN_IF_ERROR(cache.check(identity));
   auto parsed = parse_note(cache.note(), sequence.n_vocab());

@@ -19,7 +19,6 @@
 namespace llm {
 namespace {
 
-constexpr std::size_t kMostLevels = 64;  // of JSON: schemas of tools
 constexpr std::string_view kOptions = "OPTIONS";
 
 /// What the server's thread does with an answer that is there.
@@ -315,7 +314,7 @@ void Api::read_body(const std::shared_ptr<HttpExchange>& exchange, Read read) {
   const std::size_t bytes = body->size();
   if (!workshop_.has_room(bytes)) return exchange->answer(busy_answer());
   work(exchange, bytes, nullptr, [this, body, bytes, read = std::move(read)]() -> Next {
-    auto parsed = parse_json(std::exchange(*body, ""), kMostLevels);
+    auto parsed = parse_body(std::exchange(*body, ""));
     if (!parsed.ok()) return answer_with(error_answer(parsed.error()));
     const auto json = std::make_shared<const OrderedJson>(std::move(parsed).value());
     return [this, json, bytes, read](const std::shared_ptr<HttpExchange>& parsing) {

@@ -15,6 +15,7 @@ namespace {
 using Call = ReplyFormat::Call;
 
 constexpr std::size_t kMostCalls = 16;
+constexpr std::size_t kMostWidening = std::size_t{1} << 20;  // bytes of schemas, written anew
 
 std::string without_leading_space(const std::string& text) {
   return text.substr(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
@@ -58,9 +59,21 @@ ReplyFormat marked(ReplyFormat format) {
   return format;
 }
 
+/// What may still be done with the schemas of a request.
+struct Allowance {
+  std::size_t bytes = Grammar::kMostBytes;
+  std::size_t widening = kMostWidening;
+};
+
 /// A function's schema as it is enforced; one without properties takes no arguments.
 Result<OrderedJson> enforced(const OrderedJson& function, bool is_strict, const ArgumentForm& form,
-                             const std::string& place, std::vector<std::string>& dropped) {
+                             const std::string& place, Allowance& left,
+                             std::vector<std::string>& dropped) {
+  const std::size_t bytes = json_text(function["parameters"]).size();
+  if (bytes > left.bytes)
+    return wrong_field("tools", "longer schemas of functions that must be kept to",
+                       fmt::format("at most {} bytes in all", Grammar::kMostBytes));
+  left.bytes -= bytes;
   OrderedJson schema = function["parameters"];
   if (!schema.is_object() || schema.empty())
     schema = {{"type", "object"}, {"properties", OrderedJson::object()}};
@@ -71,7 +84,7 @@ Result<OrderedJson> enforced(const OrderedJson& function, bool is_strict, const 
   if (is_open) schema["type"] = "object";
   if (!is_strict) {
     std::vector<std::string> pointers;
-    schema = enforceable_schema(schema, form, pointers);
+    schema = enforceable_schema(schema, form, pointers, left.widening);
     for (const std::string& pointer : pointers) dropped.push_back(place + pointer);
     return schema;
   }
@@ -104,6 +117,7 @@ Result<CallGrammar> call_grammar(const ReplyFormat& given, const RequestedChat& 
   }
   CallTags tags{.tags = {}, .free_text = !is_forced};
   CallGrammar grammar;
+  Allowance left;
   for (std::size_t i = 0; i < chat.tools.size(); ++i) {
     const OrderedJson& function = chat.tools[i]["function"];
     if (chat.choice.kind == Kind::kNamed && function["name"] != chat.choice.name) continue;
@@ -111,7 +125,7 @@ Result<CallGrammar> call_grammar(const ReplyFormat& given, const RequestedChat& 
     OrderedJson schema = {{"type", "object"}};
     if (is_forced || is_strict(function)) {
       LLM_TRY(schema, enforced(function, is_strict(function), body.form,
-                               fmt::format("tools/{}{}", i, schema_at), grammar.dropped));
+                               fmt::format("tools/{}{}", i, schema_at), left, grammar.dropped));
     }
     std::string text = json_text(schema);
     if (is_forced)

@@ -25,18 +25,21 @@ bool writes(const ChatStyle& style, std::initializer_list<std::string_view> role
 
 std::string& content_of(OrderedJson& message) { return message["content"].get_ref<std::string&>(); }
 
-/// An empty line stands between two texts that are one message.
-std::string joined(const std::string& first, const std::string& second) {
-  return first + (first.empty() || second.empty() ? "" : "\n\n") + second;
+/// Adds a text, behind an empty line where there is one. In place: many become one message.
+void append(std::string& text, const std::string& more) {
+  if (!text.empty() && !more.empty()) text += "\n\n";
+  text += more;
 }
 
 bool is_of(const OrderedJson& message, std::string_view role) { return message["role"] == role; }
 
 void join_leading(OrderedJson& messages) {
-  while (messages.size() > 1 && is_of(messages[0], "system") && is_of(messages[1], "system")) {
-    content_of(messages[0]) = joined(content_of(messages[0]), content_of(messages[1]));
-    messages.erase(1);
-  }
+  const auto is_other = [](const OrderedJson& message) { return !is_of(message, "system"); };
+  const auto end = std::ranges::find_if(messages, is_other);
+  if (end - messages.begin() < 2) return;
+  const auto second = messages.begin() + 1;
+  for (auto next = second; next != end; ++next) append(content_of(messages[0]), content_of(*next));
+  messages.erase(second, end);
 }
 
 /// @param kept  leading messages that stay what they are
@@ -55,15 +58,17 @@ void give_to_user(OrderedJson& messages, std::size_t kept, RequestNotes& notes) 
                                                              is_of(messages[i + 1], "system"));
       const bool last_is_users = before.empty() && !placed.empty() && is_of(placed.back(), "user");
       if (!next_is_users && last_is_users)
-        content_of(placed.back()) = joined(content_of(placed.back()), content_of(message));
+        append(content_of(placed.back()), content_of(message));
       else
-        before = joined(before, content_of(message));
+        append(before, content_of(message));
       continue;
     }
-    if (is_of(message, "user"))
-      content_of(message) = joined(std::exchange(before, ""), content_of(message));
-    else
+    if (is_of(message, "user")) {
+      append(before, content_of(message));
+      content_of(message) = std::exchange(before, "");
+    } else {
       say();
+    }
     placed.push_back(std::move(message));
   }
   say();
@@ -77,7 +82,7 @@ void join_neighbours(OrderedJson& messages) {
     const bool is_plain = !message.contains("tool_calls") && !is_of(message, "tool");
     if (is_plain && !placed.empty() && placed.back()["role"] == message["role"] &&
         !placed.back().contains("tool_calls"))
-      content_of(placed.back()) = joined(content_of(placed.back()), content_of(message));
+      append(content_of(placed.back()), content_of(message));
     else
       placed.push_back(std::move(message));
   }

@@ -19,18 +19,24 @@ OrderedJson& last_reply(RequestedChat& chat) {
 /// Anthropic's: a text, parts, or what nobody here can read.
 Result<std::string> text_of_document(const OrderedJson& part, const std::string& path,
                                      const TextPlace& place) {
-  const OrderedJson source = part.value("source", OrderedJson());
+  const OrderedJson& source = member_at(part, "source");
   if (!source.is_object()) return wrong_field(path + ".source", shown_json(source), "an object");
-  const OrderedJson type = source.value("type", OrderedJson());
+  const OrderedJson& type = member_at(source, "type");
   if (type == "content")
-    return text_of(source.value("content", OrderedJson()), path + ".source.content", place);
+    return text_of(member_at(source, "content"), path + ".source.content", place);
   if (type != "text") return unreadable("document", path + ".source", place);
   LLM_TRY(std::string text, text_at(source, "data", path + ".source"));
-  const OrderedJson title = part.value("title", OrderedJson());
+  const OrderedJson& title = member_at(part, "title");
   return title.is_string() ? title.get<std::string>() + "\n" + text : text;
 }
 
 }  // namespace
+
+const OrderedJson& member_at(const OrderedJson& object, std::string_view name) {
+  static const OrderedJson kNone;
+  const auto at = object.find(name);
+  return at == object.end() ? kNone : *at;
+}
 
 Result<std::string> text_at(const OrderedJson& object, const char* name, const std::string& path) {
   const auto at = object.find(name);
@@ -73,7 +79,7 @@ Result<std::string> text_of_part(const OrderedJson& part, const std::string& pat
   if (std::ranges::find(kTexts, type) != kTexts.end())
     return text_at(part, type == "refusal" ? "refusal" : "text", path);
   if (type == "document") return text_of_document(part, path, place);
-  if (type == "search_result") return text_of(part.value("content", OrderedJson()), path, place);
+  if (type == "search_result") return text_of(member_at(part, "content"), path, place);
   const auto other =
       std::ranges::find(kOthers, type, &std::pair<std::string_view, std::string_view>::first);
   if (other != kOthers.end()) return unreadable(other->second, path + ".type", place);
@@ -118,12 +124,16 @@ OrderedJson call_json(std::string id, std::string name, std::string arguments) {
 Result<std::string> arguments_at(const OrderedJson& object, const std::string& path) {
   LLM_TRY(std::string text, text_at(object, "arguments", path));
   if (text.empty()) return std::string("{}");
+  if (json_levels(text) > kMostJsonLevels)
+    return wrong_field(path + ".arguments", shown_json(text),
+                       fmt::format("JSON of at most {} levels", kMostJsonLevels));
   if (parse_ordered_json(text).is_object()) return text;
   return wrong_field(path + ".arguments", shown_json(text), "the JSON of an object");
 }
 
 void add_call(RequestedChat& chat, OrderedJson call) {
   chat.unread.reset();
+  chat.called[call["id"]] = call["function"]["name"];
   last_reply(chat)["tool_calls"].push_back(std::move(call));
 }
 
@@ -131,9 +141,8 @@ void add_result(RequestedChat& chat, const std::string& id, std::string content)
   chat.add("tool", std::move(content));
   OrderedJson& message = chat.messages.back();
   message["tool_call_id"] = id;
-  for (const OrderedJson& earlier : chat.messages)
-    for (const OrderedJson& call : earlier.value("tool_calls", OrderedJson::array()))
-      if (call["id"] == id) message["name"] = call["function"]["name"];
+  if (const auto call = chat.called.find(id); call != chat.called.end())
+    message["name"] = call->second;
 }
 
 Status read_each(const OrderedJson& list, const std::string& path, std::string_view what,

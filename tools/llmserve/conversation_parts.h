@@ -12,6 +12,9 @@ namespace llm {
 
 // What readers of conversations have in common. Errors: kUsage naming the field, below `path`.
 
+/// A member as it stands there, null where there is none: parts lie in parts, so that a copy of
+/// each would copy what is deepest once for each level.
+const OrderedJson& member_at(const OrderedJson& object, std::string_view name);
 /// A member that must be a text.
 Result<std::string> text_at(const OrderedJson& object, const char* name, const std::string& path);
 /// The member "type" of what must be an object.

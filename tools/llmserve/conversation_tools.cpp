@@ -38,14 +38,14 @@ Status leave_out(const OrderedJson& tool, const std::string& type, const std::st
 /// @param tool  has name, description and format
 Status add_text_tool(const OrderedJson& tool, const std::string& name_space,
                      const std::string& path, RequestedChat& chat) {
-  OrderedJson function = {{"name", tool.value("name", OrderedJson())},
-                          {"description", tool.value("description", OrderedJson())}};
-  const OrderedJson format = tool.value("format", OrderedJson());
-  if (format.is_object() && format.value("type", OrderedJson()) == "grammar") {
+  OrderedJson function = {{"name", member_at(tool, "name")},
+                          {"description", member_at(tool, "description")}};
+  const OrderedJson& format = member_at(tool, "format");
+  if (format.is_object() && member_at(format, "type") == "grammar") {
     // OpenAI has it at the top, or in an object of its own in chats.
     const OrderedJson grammar = format.value("grammar", format);
     const OrderedJson definition =
-        grammar.is_object() ? grammar.value("definition", OrderedJson()) : OrderedJson();
+        grammar.is_object() ? member_at(grammar, "definition") : OrderedJson();
     chat.notes.change(path + ".format", "told to the model, not enforced");
     if (definition.is_string() && definition.get_ref<const std::string&>().size() <= kMostGrammar)
       function["description"] = fmt::format(
@@ -67,7 +67,9 @@ Status read_tool(const OrderedJson& tool, const std::string& name_space, const s
 /// The functions in it are functions of their own.
 Status read_name_space(const OrderedJson& tool, const std::string& path, RequestedChat& chat) {
   LLM_TRY(const std::string name, text_at(tool, "name", path));
-  return read_each(tool.value("tools", OrderedJson::array()), path + ".tools", "functions",
+  const OrderedJson& tools = member_at(tool, "tools");
+  if (tools.is_null()) return Ok{};
+  return read_each(tools, path + ".tools", "functions",
                    [&](const OrderedJson& one, const std::string& place) {
                      return read_tool(one, name, place, /*is_flat=*/true, chat);
                    });
@@ -80,7 +82,7 @@ Status read_tool(const OrderedJson& tool, const std::string& name_space, const s
   if (type == "namespace" && name_space.empty()) return read_name_space(tool, path, chat);
   if (type != "function" && !is_custom) return leave_out(tool, type, path, chat);
   // Some clients send one API's shape to the other.
-  const OrderedJson nested = tool.value(type, OrderedJson());
+  const OrderedJson& nested = member_at(tool, type);
   const bool has_nested = nested.is_object();
   if (!is_flat && !has_nested && !tool.contains("name"))
     return wrong_field(path + "." + type, shown_json(nested), "an object");
@@ -97,15 +99,15 @@ Status read_allowed_tools(const OrderedJson& choice, const std::string& path, Re
   const OrderedJson mode = allowed.value("mode", OrderedJson("auto"));
   if (mode != "auto" && mode != "required")
     return wrong_field(path + ".mode", shown_json(mode), "auto or required");
-  std::vector<std::string> names;
+  std::unordered_set<std::string, SeededHash> names;
   const auto read = [&](const OrderedJson& tool, const std::string& place) -> Status {
     const OrderedJson type = tool.value("type", OrderedJson("function"));
     if (type != "function" && type != "custom") return Ok{};
-    LLM_TRY(names.emplace_back(), called_name(tool.value(type.get<std::string>(), tool), place));
+    LLM_TRY(std::string name, called_name(tool.value(type.get<std::string>(), tool), place));
+    names.insert(std::move(name));
     return Ok{};
   };
-  LLM_RETURN_IF_ERROR(
-      read_each(allowed.value("tools", OrderedJson()), path + ".tools", "functions", read));
+  LLM_RETURN_IF_ERROR(read_each(member_at(allowed, "tools"), path + ".tools", "functions", read));
   chat.choice.kind = mode == "required" ? ToolChoice::Kind::kRequired : ToolChoice::Kind::kAuto;
   chat.choice.allowed = std::move(names);
   return Ok{};
@@ -119,7 +121,7 @@ std::string text_arguments(std::string input) {
 
 Result<std::string> called_name(const OrderedJson& call, const std::string& path) {
   LLM_TRY(const std::string name, text_at(call, "name", path));
-  const OrderedJson name_space = call.value("namespace", OrderedJson());
+  const OrderedJson& name_space = member_at(call, "namespace");
   return joined_name(name_space.is_string() ? name_space.get<std::string>() : "", name);
 }
 
@@ -144,14 +146,13 @@ Status add_tool(const OrderedJson& function, const char* schema_name, const std:
   if (!schema.is_object())
     return wrong_field(path + "." + schema_name, shown_json(schema), "a JSON schema of an object");
   tool["parameters"] = std::move(schema);
-  const OrderedJson strict = function.value("strict", OrderedJson());
+  const OrderedJson& strict = member_at(function, "strict");
   if (!strict.is_null() && !strict.is_boolean())
     return wrong_field(path + ".strict", shown_json(strict), "true or false");
   if (strict == true) tool["strict"] = true;
   if (!chat.tools.is_array()) chat.tools = OrderedJson::array();
-  for (const OrderedJson& known : chat.tools)
-    if (known["function"]["name"] == name)
-      return wrong_field(path + ".name", shown_json(name), "a name that no other function has");
+  if (!chat.tool_names.insert(name).second)
+    return wrong_field(path + ".name", shown_json(name), "a name that no other function has");
   if (!origin.name_space.empty() || origin.takes_text) chat.origins[name] = std::move(origin);
   chat.tools.push_back({{"type", "function"}, {"function", std::move(tool)}});
   return Ok{};
@@ -166,7 +167,7 @@ Status read_tools(const OrderedJson& list, const std::string& path, bool is_flat
 
 Status read_anthropic_tools(const OrderedJson& list, const std::string& path, RequestedChat& chat) {
   const auto read = [&](const OrderedJson& tool, const std::string& place) -> Status {
-    const OrderedJson type = tool.value("type", OrderedJson());
+    const OrderedJson& type = member_at(tool, "type");
     if (!type.is_string() || type == "custom" || tool.contains("input_schema"))
       return add_tool(tool, "input_schema", place, chat);
     return leave_out(tool, type.get<std::string>(), place, chat);
@@ -196,7 +197,7 @@ JsonSchema tools_schema(bool is_flat) {
 Status read_tool_choice(const OrderedJson& choice, const std::string& path, RequestedChat& chat) {
   using Kind = ToolChoice::Kind;
   if (choice.is_object()) {
-    const OrderedJson type = choice.value("type", OrderedJson());
+    const OrderedJson& type = member_at(choice, "type");
     if (type == "allowed_tools") return read_allowed_tools(choice, path, chat);
     const bool is_custom = type == "custom";
     const OrderedJson function = choice.value(is_custom ? "custom" : "function", choice);

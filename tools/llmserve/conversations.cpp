@@ -69,12 +69,11 @@ Status read_chat_message(const OrderedJson& given, const std::string& path, Requ
     return wrong_field(path + ".tool_calls", shown_json(calls),
                        "an array, of an assistant's message");
   chat.add(is_system ? "system" : role, std::move(text));
-  OrderedJson& message = chat.messages.back();
   for (const char* const name : {"reasoning", "reasoning_content"})
-    if (member(name).is_string()) message["reasoning_content"] = member(name);
+    if (member(name).is_string()) chat.messages.back()["reasoning_content"] = member(name);
   for (std::size_t i = 0; has_calls && i < calls.size(); ++i) {
     LLM_TRY(OrderedJson call, read_call(calls[i], at_index(path + ".tool_calls", i)));
-    message["tool_calls"].push_back(std::move(call));
+    add_call(chat, std::move(call));
   }
   return Ok{};
 }
@@ -171,8 +170,7 @@ Status check_chat(RequestedChat& chat, const std::string& path) {
   if (chat.choice.allowed && chat.tools.is_array()) {
     OrderedJson kept = OrderedJson::array();
     for (OrderedJson& tool : chat.tools)
-      if (std::ranges::count(*chat.choice.allowed,
-                             tool["function"]["name"].get_ref<const std::string&>()) > 0)
+      if (chat.choice.allowed->contains(tool["function"]["name"].get_ref<const std::string&>()))
         kept.push_back(std::move(tool));
     chat.tools = std::move(kept);
   }

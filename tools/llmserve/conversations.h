@@ -4,10 +4,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "base/json.h"
 #include "base/result.h"
+#include "base/seeded_hash.h"
 #include "engine/chat/reply_format.h"
 #include "tools/llmserve/json_fields.h"
 #include "tools/llmserve/request_notes.h"
@@ -30,7 +32,7 @@ struct ToolChoice {
   Kind kind = Kind::kAuto;
   std::string name = {};  ///< of kNamed
   /// The functions that may be called at all; none: all of them.
-  std::optional<std::vector<std::string>> allowed = {};
+  std::optional<std::unordered_set<std::string, SeededHash>> allowed = {};
 };
 
 /// A conversation as every API's is read: OpenAI's messages, whose content is text or null and
@@ -49,6 +51,9 @@ struct RequestedChat {
   RequestNotes notes = {};
   /// The user's last message shows what no model here reads, and nobody has answered to it.
   std::optional<Error> unread = {};
+  /// The functions of its calls, by their ids; of an id twice, the last one's.
+  std::unordered_map<std::string, std::string, SeededHash> called = {};
+  std::unordered_set<std::string, SeededHash> tool_names = {};
 
   void add(std::string_view role, std::string content);
   /// The system message: before all others.

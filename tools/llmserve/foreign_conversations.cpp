@@ -41,7 +41,7 @@ Status read_other_item(const OrderedJson& item, const std::string& type, const s
                        RequestedChat& chat) {
   static constexpr std::string_view kCall = "_call";
   static constexpr std::string_view kOutput = "_call_output";
-  const bool has_id = item.value("call_id", OrderedJson()).is_string();
+  const bool has_id = member_at(item, "call_id").is_string();
   if (type.ends_with(kOutput) && has_id) return add_item_result(item, path, chat);
   if (type.ends_with(kCall) && has_id) {
     OrderedJson called = item;
@@ -79,8 +79,7 @@ Status read_item(const OrderedJson& item, const std::string& path, RequestedChat
   if (!is_system && role != "user" && role != "assistant")
     return wrong_field(path + ".role", shown_json(role), "system, developer, user or assistant");
   if (role == "user" || role == "assistant") chat.unread.reset();
-  LLM_TRY(std::string text,
-          text_of(item.value("content", OrderedJson()), path + ".content", {role, chat}));
+  LLM_TRY(std::string text, text_of(member_at(item, "content"), path + ".content", {role, chat}));
   chat.add(is_system ? "system" : role, std::move(text));
   return Ok{};
 }
@@ -92,14 +91,14 @@ Status read_call_block(const OrderedJson& block, const std::string& type, const 
   if (type == "tool_result") {
     LLM_TRY(const std::string id, text_at(block, "tool_use_id", path));
     LLM_TRY(std::string result,
-            text_of(block.value("content", OrderedJson()), path + ".content", {"tool", chat}));
+            text_of(member_at(block, "content"), path + ".content", {"tool", chat}));
     flush();
     add_result(chat, id, std::move(result));
     return Ok{};
   }
   LLM_TRY(std::string id, text_at(block, "id", path));
   LLM_TRY(std::string name, text_at(block, "name", path));
-  const OrderedJson input = block.value("input", OrderedJson());
+  const OrderedJson& input = member_at(block, "input");
   if (!input.is_object()) return wrong_field(path + ".input", shown_json(input), "an object");
   flush();
   add_call(chat, call_json(std::move(id), std::move(name), json_text(input)));
@@ -145,8 +144,8 @@ Status read_ollama_messages(const OrderedJson& list, const std::string& path, Re
     LLM_TRY(const std::string role, text_at(given, "role", place));
     if (role == "user" || role == "assistant") chat.unread.reset();
     LLM_TRY(std::string text,
-            text_of(given.value("content", OrderedJson()), place + ".content", {role, chat}));
-    if (const OrderedJson images = given.value("images", OrderedJson()); !images.empty())
+            text_of(member_at(given, "content"), place + ".content", {role, chat}));
+    if (const OrderedJson& images = member_at(given, "images"); !images.empty())
       text += (text.empty() ? "" : "\n") + unreadable("image", place + ".images", {role, chat});
     if (role == "tool") {
       // Results come in the order of the calls.
@@ -156,9 +155,11 @@ Status read_ollama_messages(const OrderedJson& list, const std::string& path, Re
     if (role != "system" && role != "user" && role != "assistant")
       return wrong_field(place + ".role", shown_json(role), "system, user, assistant or tool");
     chat.add(role, std::move(text));
-    const OrderedJson thoughts = given.value("thinking", OrderedJson());
+    const OrderedJson& thoughts = member_at(given, "thinking");
     if (thoughts.is_string()) chat.messages.back()["reasoning_content"] = thoughts;
-    const OrderedJson calls = given.value("tool_calls", OrderedJson());
+    const OrderedJson& calls = member_at(given, "tool_calls");
+    if (!calls.is_null() && !calls.is_array())
+      return wrong_field(place + ".tool_calls", shown_json(calls), "an array");
     for (std::size_t c = 0; c < calls.size(); ++c) {
       const std::string at = at_index(place + ".tool_calls", c) + ".function";
       const OrderedJson function =
@@ -182,7 +183,7 @@ Status read_anthropic_messages(const OrderedJson& list, const std::string& path,
     if (role != "user" && role != "assistant" && role != "system")
       return wrong_field(place + ".role", shown_json(role), "user, assistant or system");
     if (role == "user" || role == "assistant") chat.unread.reset();
-    const OrderedJson content = given.value("content", OrderedJson());
+    const OrderedJson& content = member_at(given, "content");
     std::string text = content.is_string() ? content.get<std::string>() : "";
     const std::size_t n_before = chat.messages.size();
     if (!content.is_string())
@@ -207,7 +208,7 @@ Status read_anthropic_choice(const OrderedJson& choice, const std::string& path,
                              RequestedChat& chat) {
   using Kind = ToolChoice::Kind;
   LLM_TRY(const std::string type, type_of(choice, path));
-  if (choice.value("disable_parallel_tool_use", OrderedJson()) == true) chat.parallel_calls = false;
+  if (member_at(choice, "disable_parallel_tool_use") == true) chat.parallel_calls = false;
   for (const auto& [word, kind] :
        {std::pair("auto", Kind::kAuto), std::pair("any", Kind::kRequired),
         std::pair("tool", Kind::kNamed), std::pair("none", Kind::kNone)}) {

@@ -34,6 +34,24 @@ JsonSchema or_null(JsonSchema schema) {
 
 }  // namespace
 
+Result<OrderedJson> parse_body(std::string_view text) {
+  if (const std::size_t levels = json_levels(text); levels > kMostJsonLevels)
+    return usage_error(
+        "body", fmt::format("found {} levels of JSON, need at most {}", levels, kMostJsonLevels));
+  // The parser would take it for the end.
+  if (const std::size_t at = text.find('\0'); at != std::string_view::npos)
+    return usage_error("body", fmt::format("found no JSON: a NUL at byte {}", at));
+  ParsedJson parsed = read_ordered_json(text);
+  if (!parsed.fault.empty()) {
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
+    const std::string_view what = parsed.fault;
+    return usage_error("body", fmt::format("found no JSON: {}", what.substr(what.find("] ") + 2)));
+  }
+  if (!parsed.name_twice) return std::move(parsed.value);
+  return usage_error("body", fmt::format("found the field {} twice in an object, need it once",
+                                         shown_json(*parsed.name_twice)));
+}
+
 std::string shown_json(const OrderedJson& value) {
   std::string text = json_text(value, -1, /*ascii=*/true);
   if (text.size() <= kShownBytes) return text;

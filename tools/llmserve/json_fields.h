@@ -18,9 +18,12 @@ namespace llm {
 /// What OpenAPI says of a value; members in the order in which they were added.
 using JsonSchema = OrderedJson;
 
-/// JSON of at most that many levels of nesting, with no name twice in an object. Errors: kUsage,
-/// for the place of what is no JSON, or the name.
-Result<OrderedJson> parse_json(std::string_view text, std::size_t most_levels);
+/// The most levels of nesting of what clients send: schemas of tools.
+inline constexpr std::size_t kMostJsonLevels = 64;
+
+/// JSON of at most kMostJsonLevels, with no name twice in an object. Errors: kUsage, for the place
+/// of what is no JSON, or the name.
+Result<OrderedJson> parse_body(std::string_view text);
 
 /// The value as an error shows it: its JSON, cut.
 std::string shown_json(const OrderedJson& value);

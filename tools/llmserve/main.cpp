@@ -95,6 +95,7 @@ Result<int> run(ServeArguments& a, const ToolContext& context) {
   // The access log is what a server has to say; -q is still silent.
   if (context.verbosity == 0) spdlog::set_level(spdlog::level::info);
   a.limits.patience = std::chrono::seconds(a.timeout);
+  outlive_mapped_files();
   const SchedulerOptions& scheduler = a.scheduler;
   if (scheduler.step_tokens < scheduler.parallel) {
     return usage_error("--chunk", fmt::format("found {}, need --parallel ({}) or more",

@@ -12,7 +12,6 @@
 #include "engine/model/model_file.h"
 #include "engine/model/weight_store.h"
 #include "tools/common/progress.h"
-#include "tools/common/signals.h"
 #include "tools/common/tool.h"
 
 namespace llm {
@@ -29,7 +28,6 @@ struct Served {
 };
 
 Result<std::shared_ptr<const Model>> load_file(const ServeArguments& a, const Served& served) {
-  guard_mapped_file(served.path);
   ProgressBar bar(!served.quiet);
   LoadOptions options{.compute = a.compute, .isa = a.isa, .threads = a.threads, .strict = a.strict};
   options.hash_file = true;
@@ -38,7 +36,6 @@ Result<std::shared_ptr<const Model>> load_file(const ServeArguments& a, const Se
   options.progress = std::ref(bar);
   LLM_TRY(auto model, Model::load(served.path, options));
   bar.clear();
-  if (!model->packed_cache().empty()) guard_mapped_file(model->packed_cache());
   for (const std::string& warning : model->warnings()) spdlog::warn("{}", warning);
   return model;
 }
@@ -149,7 +146,6 @@ Result<Lease> load(const ServeArguments& a, const Served& served) {
 
 Result<LoadPlan> plan_model(const ServeArguments& a, const ModelShelf::Model& model, bool quiet) {
   Served served{.id = model.id(), .path = model.path, .quiet = quiet};
-  guard_mapped_file(model.path);
   LLM_TRY(const ModelFile file, open_model_file(model.path, {.strict = a.strict}));
   LLM_TRY(const auto page, KvPool::create(file.config, 1, a.kv));
   LLM_TRY(served.scheduler, complete(a, file.config, *page));

@@ -60,6 +60,7 @@ ModelShelf::~ModelShelf() {
   for (const Model& model : models_) {
     if (model.lease) model.lease->service.reset();
   }
+  for (const Retired& retired : retired_) retired.lease->service.reset();
 }
 
 ModelShelf::Model* ModelShelf::find(std::string_view name) {
@@ -103,6 +104,7 @@ Status ModelShelf::load_first() {
 
 void ModelShelf::take(Model& model, Request request) {
   model.last_used = ++clock_;
+  if (model.lease && !model.lease->check().ok()) retire(model);
   if (model.lease) return request.ready(model.lease);
   next_wanted();  // those that have gone do not count
   std::size_t n_waiting = 0;
@@ -125,8 +127,27 @@ ModelShelf::Model* ModelShelf::next_wanted() {
   return wanted_.empty() ? nullptr : wanted_.front();
 }
 
+void ModelShelf::retire(Model& model) {
+  retired_.push_back({&model, model.lease, model.bytes});
+  model.lease = nullptr;
+}
+
+bool ModelShelf::unload_retired() {
+  const auto unused =
+      std::ranges::find(retired_, 1, [](const Retired& one) { return one.lease.use_count(); });
+  if (unused == retired_.end()) return false;
+  Retired retired = std::move(*unused);
+  retired_.erase(unused);
+  start(*retired.model, [lease = std::move(retired.lease)]() mutable -> std::function<void()> {
+    lease.reset();
+    return [] {};
+  });
+  return true;
+}
+
 std::optional<std::vector<Lease>> ModelShelf::make_room(std::uint64_t bytes) {
   std::uint64_t used = 0;
+  for (const Retired& retired : retired_) used += retired.bytes;
   std::vector<Model*> idle;
   for (Model& model : models_) {
     if (model.lease == nullptr) continue;
@@ -170,7 +191,7 @@ void ModelShelf::proceed() {
     fail(*loads_, {ErrorCode::kResource, "memory", "found an allocation refused, need more of it"});
     load_lost_ = false;  // where fail() has no memory, the next call tries again
   }
-  if (loading_.joinable()) return;
+  if (loading_.joinable() || unload_retired()) return;
   Model* const model = next_wanted();
   if (model == nullptr) return;
   if (!model->plan) return plan(*model);

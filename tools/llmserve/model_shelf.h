@@ -30,7 +30,8 @@ struct LoadPlan {
 /// The models of a server, of which some are loaded. One that is asked for is loaded by a thread of
 /// its own, one model at a time; before that, models that nobody uses are unloaded, the one that
 /// was asked for the longest ago first, until all fit into the memory. One that is in use never is:
-/// requests wait until it is not. Of the HTTP server's thread alone.
+/// requests wait until it is not. One whose weights are not sound any more (LoadedModel::check())
+/// is loaded anew by the next request. Of the HTTP server's thread alone.
 class ModelShelf {
  public:
   struct Options {
@@ -95,6 +96,10 @@ class ModelShelf {
   Status check_size(const Model& model, const LoadPlan& plan) const;
   /// The model of the longest waiting request, without those that have gone; or nullptr.
   Model* next_wanted();
+  /// Takes a model that is loaded off the shelf; those who use it keep it.
+  void retire(Model& model);
+  /// Lets a thread unload a retired model that nobody uses any more. @return whether there was one
+  bool unload_retired();
   /// Models that nobody uses, without which `bytes` more fit; nothing where they would not.
   std::optional<std::vector<Lease>> make_room(std::uint64_t bytes);
   void refuse_late_requests();
@@ -112,6 +117,12 @@ class ModelShelf {
   Options options_;
   std::int64_t found_at_;
   std::function<void(std::function<void()>)> post_;
+  struct Retired {
+    Model* model;
+    Lease lease;
+    std::uint64_t bytes;
+  };
+  std::deque<Retired> retired_;
   std::deque<Model*> wanted_;  ///< those with requests, in the order of the first ones
   std::uint64_t clock_ = 0;
   std::thread loading_;

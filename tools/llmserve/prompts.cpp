@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -17,6 +18,10 @@ namespace {
 
 /// By the clock. A template may work for less; there is more of it where others work, too.
 constexpr std::chrono::seconds kMostRenderTime(5);
+
+/// Bytes of a conversation as the template writes it: a body's most. A template may write much for
+/// a few bytes of a body, and each takes time to become tokens.
+constexpr std::size_t kMostChatBytes = std::size_t{4} << 20;
 
 /// A list of prompts, not a prompt.
 bool is_list(const OrderedJson& prompt) {
@@ -215,6 +220,11 @@ Result<ChatPrompt> chat_prompt(RequestedChat chat, const ServedModel& served) {
     error.field = "messages";
     return error;
   }
+  const auto text_bytes = [](std::size_t n, const ChatPart& part) { return n + part.text.size(); };
+  const auto bytes = std::accumulate(parts->begin(), parts->end(), std::size_t{0}, text_bytes);
+  if (bytes > kMostChatBytes)
+    return wrong_field("messages", fmt::format("{} bytes as the chat template writes them", bytes),
+                       fmt::format("at most {}", kMostChatBytes));
   prompt.is_thinking = begins_thought(served.reply_format, *parts);
   if (!begun.empty()) {
     // What the assistant has said so far is no thought.

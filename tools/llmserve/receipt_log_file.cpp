@@ -69,6 +69,7 @@ Status ReceiptLogFile::go_on() {
   if (!whole.empty()) {
     const std::size_t before = whole.substr(0, end).rfind('\n');
     auto head = head_of(whole.substr(before == std::string_view::npos ? 0 : before + 1));
+    LLM_RETURN_IF_ERROR(file.check_unchanged("log"));
     if (!head.ok()) {
       Error error = std::move(head).error();
       error.hint = "this is the last line; move the file away to begin another log";

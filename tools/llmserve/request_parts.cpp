@@ -21,7 +21,11 @@ constexpr int kMostBias = 100;
 
 Status read_variables(const OrderedJson& value, const std::string& path, RequestedChat& chat) {
   if (!value.is_object()) return wrong_field(path, shown_json(value), "an object");
-  chat.variables.update(value);
+  OrderedJson variables = value;  // they may be very many, those from other fields are few
+  for (const auto& [name, earlier] : chat.variables.items()) {
+    if (!variables.contains(name)) variables[name] = earlier;
+  }
+  chat.variables = std::move(variables);
   return Ok{};
 }
 

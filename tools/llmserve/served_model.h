@@ -38,6 +38,12 @@ struct ServedModel {
 struct LoadedModel {
   ServedModel facts;
   std::unique_ptr<TextService> service;
+
+  /// Whether its weights are what was loaded: nobody has written to a file that they lie in, or cut
+  /// it. Errors: Model::check_weights().
+  Status check() const {
+    return facts.model == nullptr ? Status(Ok{}) : facts.model->check_weights();
+  }
 };
 /// Keeps a model loaded.
 using Lease = std::shared_ptr<LoadedModel>;

@@ -15,7 +15,6 @@
 #include "engine/model/model_file.h"
 #include "tokenizer/tokenizer.h"
 #include "tools/common/options.h"
-#include "tools/common/signals.h"
 #include "tools/common/tool.h"
 #include "tools/hub/hub_model.h"
 #include "tools/llmtok/special.h"
@@ -72,7 +71,6 @@ OptionTable make_table(Arguments& arguments) {
 }
 
 Result<Tokenizer> open_tokenizer(const std::string& path) {
-  guard_mapped_file(path);
   LLM_TRY(const OpenGguf open, open_gguf_file(path));
   std::vector<std::string> warnings;
   auto spec = vocab_from_gguf(open.gguf, warnings);
