@@ -63,8 +63,10 @@ def openai_chats(client: openai.OpenAI, model: str) -> None:
     (call,) = whole.message.tool_calls
     check_call(call.function.name, call.function.arguments)
     chunks = list(client.chat.completions.create(**settings, tool_choice=NAMED, stream=True))
-    (delta,) = [call for chunk in chunks for call in chunk.choices[0].delta.tool_calls or []]
-    assert (delta.index, delta.function.name, delta.function.arguments) == (0, "get_weather", call.function.arguments)
+    first, *pieces = [delta for chunk in chunks for delta in chunk.choices[0].delta.tool_calls or []]
+    assert first.id and first.function.name == "get_weather" and not any(piece.id for piece in pieces), first
+    assert {delta.index for delta in (first, *pieces)} == {0} and len(pieces) > 2, "arguments come as they are written"
+    assert "".join(delta.function.arguments for delta in (first, *pieces)) == call.function.arguments
     assert chunks[-1].choices[0].finish_reason == "tool_calls"
     several = client.chat.completions.create(**settings, tool_choice="required", parallel_tool_calls=True, n=4)
     for choice in several.choices:
@@ -168,11 +170,11 @@ def ollama_package(url: str, model: str) -> None:
     assert client.chat(**settings, messages=after, tools=TOOLS).message.content
 
 
-UNLIKE = ("id", "call_id", "created", "created_at", "total_duration")
+UNLIKE = ("id", "call_id", "created", "created_at", "total_duration", "prompt_tokens_details", "input_tokens_details")
 
 
 def answer(url: str, request: tuple[str, dict]) -> str:
-    """What of an answer is a function of model and request: not its ids and times."""
+    """What of an answer is a function of model and request: not its ids and times, nor how many tokens were stored already."""
     path, body = request
     sent = urllib.request.Request(url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
     try:
@@ -186,6 +188,8 @@ def answer(url: str, request: tuple[str, dict]) -> str:
 
     def without(value):
         if isinstance(value, dict):
+            if "cache_read_input_tokens" in value:  # Anthropic's input_tokens are those that were not stored
+                value = value | {"input_tokens": value["input_tokens"] + value["cache_read_input_tokens"], "cache_read_input_tokens": 0}
             return {key: without(one) for key, one in value.items() if key not in UNLIKE}
         return [without(one) for one in value] if isinstance(value, list) else value
 
