@@ -1,4 +1,5 @@
-"""Every request of tests/serving/agent_traces.py is answered, by models whose templates differ in what they take.
+"""Every request of tests/serving/agent_traces.py, and of tests/clients/traces, is answered with its status and in its client's
+protocol, by models whose templates differ in what they take; docs/clients.md tells of each client.
 
     agent_traces_test.py BIN_DIR MODEL
 """
@@ -11,7 +12,11 @@ import sys
 import tempfile
 import urllib.parse
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "serving"))
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS / "serving"), str(TESTS / "clients")]
+import jobs  # noqa: E402
+import protocol  # noqa: E402
+import traces  # noqa: E402
 from agent_traces import AGENTS  # noqa: E402
 
 # A template that writes whatever it is given; one that refuses a system message which is not the first, as Qwen3.5's; one
@@ -33,32 +38,55 @@ def answer(host: str, path: str, body: dict) -> tuple[int, str]:
     return reply.status, reply.read().decode()
 
 
-def failures_of(host: str, agent: str) -> list[str]:
-    failures = []
-    requests = AGENTS[agent]()
-    assert len(requests) == 60, f"{agent}: {len(requests)} requests"
-    for i, (path, body) in enumerate(requests):
-        body = {key: value for key, value in body.items() if key != "model"}
-        status, text = answer(host, path, body)
-        if status != 200 or '"type":"error"' in text:
-            failures.append(f"{agent} {i}: {status} {text[:300]}")
-    return failures
+def all_requests() -> dict[str, list[tuple[str, dict, int]]]:
+    """For each client path, body and status of its requests."""
+    requests = {agent: [(path, body, 200) for path, body in shapes()] for agent, shapes in AGENTS.items()}
+    assert all(len(shapes) == 60 for shapes in requests.values())
+    for client, (_, recorded) in traces.load().items():
+        requests[client] = [(one["path"], one["body"], one["status"]) for one in recorded]
+    return requests
+
+
+def failure_of(host: str, path: str, body: dict, status: int) -> str | None:
+    found, text = answer(host, path, {key: value for key, value in body.items() if key != "model"})
+    if found != status:
+        return f"{found}, need {status}: {text[:300]}"
+    try:
+        return protocol.check(path, body, status, text)
+    except (AssertionError, LookupError, TypeError, ValueError) as error:
+        return f"{error!r}, line {error.__traceback__.tb_next.tb_lineno}: {text[:1000]}"
+
+
+def wrong_pages() -> list[str]:
+    """What docs/clients.md does not say as the traces have it, and clients whose trace is of another version than is installed."""
+    recorded, page = traces.load(), traces.PAGE.read_text().splitlines()
+    wrong = [f"no trace of {client}: run.py --record" for client in jobs.JOBS if client not in recorded]
+    for client, (head, requests) in recorded.items():
+        job = jobs.JOBS[client]
+        if traces.row(head) not in page or head["requests"] != len(requests) or head["what"] != job.what:
+            wrong.append(f"docs/clients.md, {client}: need {traces.row(head)}")
+        if head["version"] != job.pinned_version():
+            wrong.append(f"{client}: {job.pinned_version()} is installed, the trace is of {head['version']}: run.py --record")
+    return wrong
 
 
 def main() -> int:
     bin_dir, model = map(pathlib.Path, sys.argv[1:3])
-    failures = []
+    failures = wrong_pages()
+    requests = all_requests()
     for name, jinja in TEMPLATES.items():
         with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
             template.write(jinja)
             template.flush()
-            command = [bin_dir / "llmserve", model, "--port", "0", "-q", "-t", "1", "-c", "8192", "--max-tokens", "2",
+            command = [bin_dir / "llmserve", model, "--port", "0", "-q", "-t", "1", "-c", "8192", "--max-tokens", "12",
                        "--chat-template", template.name]
             with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
                 host = urllib.parse.urlparse(process.stdout.readline().strip()).netloc
                 assert host, process.stderr.read()
-                for agent in AGENTS:
-                    failures += [f"{name}: {failure}" for failure in failures_of(host, agent)]
+                for client, shapes in requests.items():
+                    for i, request in enumerate(shapes):
+                        if failure := failure_of(host, *request):
+                            failures.append(f"{name}: {client} {i}: {failure}")
                 process.terminate()
                 process.communicate(timeout=60)
                 assert process.returncode == 0, f"llmserve ended with {process.returncode}"

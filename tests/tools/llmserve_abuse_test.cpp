@@ -50,7 +50,7 @@ TEST_CASE("what is no request gets an answer or the door", "[llmserve]") {
       {"POST /tokenize HTTP/1.1\r\n" + json + "Transfer-Encoding: chunked\r\n\r\n4ffff0\r\n" +
            std::string(0x4ffff0, ' '),
        413},
-      {"POST /tokenize HTTP/1.1\r\n" + host + "Content-Length: 2\r\n\r\n{}", 415},
+      {"POST /tokenize HTTP/1.1\r\n" + host + "Content-Length: 2\r\n\r\n{}", 400},
       {"POST /tokenize HTTP/1.1\r\n" + host +
            "Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}",
        415},

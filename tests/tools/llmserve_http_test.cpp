@@ -176,6 +176,26 @@ TEST_CASE("types and schemes are read without regard to case", "[llmserve]") {
     CHECK(ask("application/json", key) == 401);
 }
 
+TEST_CASE("a program may leave out the type of its JSON, a page may not", "[llmserve]") {
+  Server server = serve_fable();
+  const auto ask = [&](const std::string& headers) {
+    return server
+        .ask("POST /tokenize HTTP/1.1\r\n" + kHost + headers +
+             fmt::format("Content-Length: {}\r\n\r\n", kBody.size()) + kBody)
+        .status;
+  };
+  const std::string origin = "Origin: http://" + kHost.substr(6);  // the server's own page
+  const std::string form = "Content-Type: application/x-www-form-urlencoded";  // curl -d
+  for (const std::string& type : {std::string(), std::string("Content-Type: \r\n"), form + "\r\n",
+                                  form + "; charset=utf-8\r\n"}) {
+    CAPTURE(type);
+    CHECK(ask(type) == 200);
+    CHECK(ask(origin + type) == 415);
+  }
+  CHECK(ask("Content-Type: multipart/form-data; boundary=x\r\n") == 415);
+  CHECK(ask(origin + "Content-Type: application/json\r\n") == 200);
+}
+
 TEST_CASE("JSON that others could read another way is refused", "[llmserve]") {
   Server server = serve_fable();
   for (const auto& [body, words] : std::vector<std::pair<std::string, std::string>>{

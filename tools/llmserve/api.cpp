@@ -27,11 +27,16 @@ std::function<void(const std::shared_ptr<HttpExchange>&)> answer_with(HttpAnswer
              const std::shared_ptr<HttpExchange>& exchange) { exchange->answer(std::move(*kept)); };
 }
 
-/// "application/json", with parameters or without.
-bool is_json(std::string_view content_type) {
-  std::string_view type = content_type.substr(0, content_type.find(';'));
+/// Whether a body may be read as JSON: by its type, with parameters or without; or by no type, or
+/// that which curl -d writes, of a program. A page of another site can have neither read: its
+/// browser names its site (Origin), and a form's text is no JSON when it is encoded.
+bool may_be_json(const HttpRequest& head) {
+  std::string_view type = head.content_type;
+  type = type.substr(0, type.find(';'));
   type = type.substr(0, type.find_last_not_of(" \t") + 1);
-  return boost::beast::iequals(type, "application/json");
+  const auto is = [type](const char* name) { return boost::beast::iequals(type, name); };
+  if (is("application/json")) return true;
+  return head.origin.empty() && (type.empty() || is("application/x-www-form-urlencoded"));
 }
 
 constexpr Operation post(std::string_view path, const char* id, const char* summary,
@@ -241,8 +246,7 @@ std::optional<HttpAnswer> Api::refusal_of(const HttpRequest& head) const {
     return error_answer(401, "need `Authorization: Bearer KEY` with this server's key",
                         "invalid_api_key", {{"WWW-Authenticate", "Bearer"}});
   }
-  // A page of another site can send forms to this machine's ports, but no JSON.
-  if (head.method == "POST" && !is_json(head.content_type))
+  if (head.method == "POST" && !may_be_json(head))
     return error_answer(415, "need `Content-Type: application/json`");
   if (head.method == "POST" && drains_)
     return error_answer(503, "the server is about to end", "", {{"Retry-After", "1"}});
