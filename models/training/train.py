@@ -105,7 +105,7 @@ def train(model: Llama, stories: list[np.ndarray], steps: int) -> None:
 
 
 def save(model: Llama, tokenizer: Path, out: Path) -> None:
-    """The directory that tools/convert/hf_to_gguf.py reads; config.json as transformers' LlamaConfig has it."""
+    """The directory that `./dev convert` reads; config.json as transformers' LlamaConfig has it."""
     config = model.config
     facts = {
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "torch_dtype": "float32",

@@ -48,7 +48,8 @@ def make_tokenizer(shape: Shape, directory: Path) -> None:
                 byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False,
                 add_dummy_prefix=shape.family != "gemma3",
                 hard_vocab_limit=False, minloglevel=2)
-        config = {"add_bos_token": True, "add_eos_token": False, "bos_token": "<s>", "eos_token": "</s>"}
+        config = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "add_eos_token": False, "bos_token": "<s>",
+                  "eos_token": "</s>"}
     else:
         tokenizer = _byte_bpe(shape)
         tokenizer.save(str(directory / "tokenizer.json"))

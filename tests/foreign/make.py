@@ -7,7 +7,7 @@ A checkpoint is a model of transformers with seeded random weights, varied (vari
 saved as safetensors, with a tokenizer (corpus_tokenizers.py). The users' tools/convert/hf_to_gguf.py converts it; FAMILY_SHAPES
 have a greedy text by transformers beside their references. llmquant makes the quantized files, tools/oracle/from_hf.py the
 references: transformers runs the checkpoint for F16, and the dequantized weights under the checkpoint's config otherwise. What is
-there already and was made by the same sources stays. Needs the packages of requirements.txt.
+there already and was made by the same sources stays. Needs the packages of tools/convert/requirements.txt.
 """
 
 import argparse
@@ -25,14 +25,13 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # one job, one thread; sums keep their order on every machine
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT / "tools" / "oracle"), str(ROOT / "tools" / "convert"), str(Path(__file__).resolve().parent)]
+sys.path[:0] = [str(ROOT / "tools" / "oracle"), str(Path(__file__).resolve().parent)]
 
 import torch  # noqa: E402
 import transformers  # noqa: E402
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig  # noqa: E402
 
 import from_hf  # noqa: E402
-import hf_to_gguf  # noqa: E402
 from corpus_tokenizers import encode, make_tokenizer  # noqa: E402
 from properties import check_properties  # noqa: E402
 from shapes import FAMILY_SHAPES, Case, Shape, cases, check_plan, seed_of  # noqa: E402
@@ -64,7 +63,8 @@ def config_of(shape: Shape) -> PretrainedConfig:
         more = shape.multipliers
     elif family == "gemma3":
         scalar = shape.d_model // shape.n_heads if shape.n_layers == 62 else shape.head_dim  # 62: Gemma 3 27B
-        family, more = "gemma3_text", {"sliding_window": shape.window, "query_pre_attn_scalar": scalar}
+        family, more = "gemma3_text", {"sliding_window": shape.window, "query_pre_attn_scalar": scalar, "bos_token_id": 1,
+                                       "eos_token_id": 2, "pad_token_id": None}
         rope = {"full_attention": rope, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}
     d_ff = 3 * shape.d_ff if family == "qwen3_moe" else shape.d_ff
     return AutoConfig.for_model(
@@ -88,6 +88,11 @@ def make_checkpoint(shape: Shape, variation: str, directory: Path, dtype: str = 
         value.copy_(value.half().float())
     model.to(getattr(torch, dtype)).save_pretrained(directory)
     make_tokenizer(shape, directory)
+
+
+def convert(checkpoint: Path, model: Path, *options: str) -> None:
+    """By the users' converter, as a program: its `gguf` package is llama.cpp's own."""
+    subprocess.run([sys.executable, ROOT / "tools" / "convert" / "hf_to_gguf.py", checkpoint, "-o", model, *options], check=True)
 
 
 def token_ids(case: Case) -> list[int]:
@@ -154,7 +159,7 @@ def make_checkpoint_files(corpus: Path, tools: Path, of_checkpoint: list[Case]) 
     first = of_checkpoint[0]
     checkpoint, f16 = corpus / first.checkpoint, corpus / f"{first.checkpoint}-f16.gguf"
     whole(checkpoint, lambda part: make_checkpoint(first.shape, first.variation, part))
-    whole(f16, lambda part: hf_to_gguf.convert(checkpoint, part, kind="f16"))
+    whole(f16, lambda part: convert(checkpoint, part, "--type", "f16"))
     if first.shape in FAMILY_SHAPES:
         whole(corpus / f"{first.checkpoint}.json", lambda part: make_greedy(first.shape, checkpoint, part))
     for case in of_checkpoint:

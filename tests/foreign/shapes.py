@@ -80,7 +80,7 @@ SHAPES = (
           rope=LLAMA3 | {"factor": 4.0, "original_max_position_embeddings": 512}),
     Shape("gqa64-8-layers", 160, 8, 4, 2, 64, 416, 1000, eps=1e-6),
 )
-# Families that tools/convert/hf_to_gguf.py converts, tokenizer and all. Theta and eps are those of their well-known models.
+# Families of which `./dev convert` converts all, the tokenizer too. Theta and eps are those of their well-known models.
 FAMILY_SHAPES = (
     Shape("llama-bpe-tied-gqa64", 256, 3, 8, 2, 64, 512, 700, tied=True, theta=500000.0, family="llama-bpe",
           rope=LLAMA3 | {"factor": 32.0, "original_max_position_embeddings": 8192}),

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Freezes a tiny model of each family that tools/convert/hf_to_gguf.py converts, with what transformers computes of it.
+"""Freezes a tiny model of each family that loads, with what transformers computes of it.
 
-    build/foreign-venv/bin/python tests/golden/make_architectures.py [FAMILY...]
+    build/hf-venv/bin/python tests/golden/make_architectures.py [FAMILY...]
 
 architectures/<FAMILY>/ is a checkpoint as save_pretrained writes it, <FAMILY>.gguf what the converter made of it,
 <FAMILY>.npz transformers' activations (from_hf.py) and <FAMILY>.json its greedy continuation of a text. Needs the packages of
-tests/foreign/requirements.txt (`./dev foreign` installs them).
+tools/convert/requirements.txt (`./dev convert` installs them).
 """
 
 import shutil
@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "foreign")]
 
-import make  # noqa: E402  (puts the oracle and the converter on the path)
+import make  # noqa: E402  (puts the oracle on the path)
 from shapes import GPT_OSS_YARN, GRANITE, LLAMA3, Case, Shape  # noqa: E402
 
 OUT = Path(__file__).resolve().parent / "architectures"
@@ -47,7 +47,7 @@ def make_one(shape: Shape) -> None:
     shutil.rmtree(checkpoint, ignore_errors=True)
     make.make_checkpoint(shape, "peaked", checkpoint, dtype="float16")
     model = OUT / f"{shape.name}.gguf"
-    make.hf_to_gguf.convert(checkpoint, model)
+    make.convert(checkpoint, model)
     make.make_reference(Case(shape, "peaked", "F16", n_tokens=9, kind="random", single=2, quick=True), checkpoint, model,
                         OUT / f"{shape.name}.npz")
     make.make_greedy(shape, checkpoint, OUT / f"{shape.name}.json")

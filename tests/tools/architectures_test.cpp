@@ -1,8 +1,9 @@
 // Each family of models against transformers: tiny checkpoints, frozen with its activations and
-// greedy text (tests/golden/make_architectures.py), through the converter and the tools.
+// greedy text (tests/golden/make_architectures.py), through the tools. `./dev convert --check`
+// converts the same checkpoints.
 
 #include "tests/support/json.h"
-#include "tests/tools/oracle_process.h"
+#include "tests/support/process.h"
 
 namespace llm::test {
 namespace {
@@ -44,22 +45,6 @@ TEST_CASE("--self passes on a family's model", "[architectures]") {
   const std::string family = GENERATE(from_range(families()));
   if (family == "mistral") return;  // what it has is in mistral-window and granite
   run_tool("llmcheck", {golden(family + ".gguf"), "--self", "-q", "-t", "1"}).must_end(0);
-}
-
-TEST_CASE("a family's checkpoint is converted to the frozen GGUF", "[architectures]") {
-  if (!oracle_available()) return;
-  const std::string family = GENERATE(from_range(families()));
-  const ScratchDirectory scratch;
-  const std::string out = scratch / "model.gguf";
-  REQUIRE(run(fmt::format("'{}' '{}/tools/convert/hf_to_gguf.py' '{}' -o '{}'", python(),
-                          LLM_SOURCE_DIR, golden(family), out)) == 0);
-  run_tool("llmgguf", {"diff", out, golden(family + ".gguf")}).must_end(0);
-}
-
-TEST_CASE("the converter passes its own checks", "[architectures]") {
-  if (!oracle_available()) return;
-  run_shell(fmt::format("'{}' '{}/tools/convert/selftest.py'", python(), LLM_SOURCE_DIR))
-      .must_end(0);
 }
 
 }  // namespace llm::test

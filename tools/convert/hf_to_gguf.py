@@ -1,114 +1,99 @@
 #!/usr/bin/env python3
-"""Converts a Hugging Face checkpoint to a GGUF; docs/convert.md says of which models.
+"""Converts a Hugging Face checkpoint to a GGUF by llama.cpp's converter, and puts back what that drops (docs/convert.md).
 
-    python tools/convert/hf_to_gguf.py CHECKPOINT_DIR -o MODEL.gguf
-    python tools/convert/hf_to_gguf.py CHECKPOINT_DIR -o MODEL.gguf --type f16
+    ./dev convert CHECKPOINT_DIR -o MODEL.gguf
+    ./dev convert CHECKPOINT_DIR -o MODEL.gguf --type f16
 
-Needs numpy and gguf, and sentencepiece for a tokenizer.model; no torch. One tensor is in memory at a time.
+`./dev convert` runs it in an environment with the packages of requirements.txt beside it.
 """
 
 import argparse
+import collections
+import math
 import os
 import sys
+import traceback
 from pathlib import Path
+from typing import Iterator
 
-import gguf
-import numpy as np
+import llama_cpp
+from errors import ConversionError
 
-from hf_checkpoint import Checkpoint, ConversionError, f32_to_bf16
-from hf_family import family_of
-from hf_hparams import read_hparams, write_hparams
-from hf_model import Planned, halves_to_pairs, plan_tensors
-from hf_tokenizer import write_tokenizer
-
-TYPES = {"F32": (gguf.GGMLQuantizationType.F32, gguf.LlamaFileType.ALL_F32),
-         "F16": (gguf.GGMLQuantizationType.F16, gguf.LlamaFileType.MOSTLY_F16),
-         "BF16": (gguf.GGMLQuantizationType.BF16, gguf.LlamaFileType.MOSTLY_BF16),
-         "MXFP4": (gguf.GGMLQuantizationType.MXFP4, gguf.LlamaFileType.MOSTLY_MXFP4_MOE)}
+MATRIX_TYPES = ("auto", "f32", "f16", "bf16")
 
 
-def stored_type(planned: Planned, wanted: str) -> str:
-    """F32 for vectors, also of experts, and routers; for matrices what is wanted, or the checkpoint's own type."""
-    if len(planned.source.shape) == 1 or planned.name.endswith((".bias", "ffn_gate_inp.weight")):
-        return "F32"
-    return planned.source.dtype if wanted == "auto" else wanted.upper()
+def tensors_of(directory: Path) -> Iterator[tuple[str, str, list[int]]]:
+    """Name, type and shape of each tensor of a checkpoint. @throws ConversionError"""
+    from safetensors import SafetensorError, safe_open
 
-
-def to_f16(name: str, x: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        half = x.astype(np.float16)
-    if np.isinf(half).any() and np.isfinite(x).all():
-        raise ConversionError(f"{name} holds {np.abs(x).max():.4g}, beyond F16's 65504; give --type bf16 or f32")
-    return half
-
-
-def encoded(planned: Planned, kind: str) -> np.ndarray:
-    """The tensor's elements as `kind`, in the GGUF's order of rows; BF16 as u16, MXFP4 as its bytes."""
-    source = planned.source
-    if source.dtype == kind:
-        value = np.asarray(source.raw())
-    elif kind == "BF16":
-        value = f32_to_bf16(source.f32())
-    else:
-        value = source.f32() if kind == "F32" else to_f16(source.name, source.f32())
-    if planned.offset:
-        value = value + np.float32(planned.offset)
-    return np.ascontiguousarray(halves_to_pairs(value, planned.pair_heads) if planned.pair_heads else value)
+    files = sorted(directory.glob("model*.safetensors"))
+    if not files:
+        pickled = sorted(path.name for path in directory.glob("pytorch_model*.bin"))
+        raise ConversionError(f"no safetensors: {pickled[0]} is a pickle, which can run code and is not read; save the model with "
+                              "save_pretrained of transformers" if pickled else "no safetensors: need model.safetensors, or its "
+                              "parts and model.safetensors.index.json")
+    for path in files:
+        try:
+            with safe_open(path, "numpy") as tensors:
+                for name in tensors.keys():
+                    part = tensors.get_slice(name)
+                    yield name, part.get_dtype(), part.get_shape()
+        except SafetensorError as error:
+            raise ConversionError(f"{path.name} is no safetensors file, or is cut short ({error})") from error
 
 
 def convert(directory: Path, output: Path, *, kind: str = "auto", context: int | None = None, name: str | None = None,
-            note=lambda text: None) -> None:
-    """Writes `output`. Raises ConversionError for what is not converted, before anything is written, and OSError."""
-    checkpoint = Checkpoint(directory)
-    family = family_of(checkpoint.config)
-    hp = read_hparams(checkpoint, context)
-    plan = plan_tensors(checkpoint, family, hp)
-    kinds = [stored_type(planned, kind) for planned in plan]
+            verbose: bool = False) -> None:
+    """Writes `output`. @throws ConversionError, llama_cpp.Unavailable, OSError, and what the converter throws; no file is left then"""
+    if not (directory / "config.json").is_file():
+        raise ConversionError("no config.json; need the directory of a Hugging Face checkpoint")
+    tensors = list(tensors_of(directory))
+    elements = collections.Counter()
+    for _, dtype, shape in tensors:
+        elements[dtype] += math.prod(shape) if len(shape) > 1 else 0
+    if kind == "auto" and elements.most_common(1)[0][0] == "F32":  # which the converter would cut to F16
+        kind = "f32"
+    mtp = any(tensor.removeprefix("model.").startswith("mtp.") for tensor, _, _ in tensors)
+    llama_cpp.load(verbose)
+    import gguf
+    import torch
+
+    import run
+
     part = output.with_name(output.name + ".part")
-    writer = gguf.GGUFWriter(part, family.architecture)
-    writer.add_name(name or directory.resolve().name)
-    writer.add_file_type(TYPES[next(k for k, p in zip(kinds, plan) if len(p.source.shape) > 1)][1])
-    write_hparams(writer, hp)
-    note(f"{family.architecture}, {hp.n_layers} layers; {write_tokenizer(writer, checkpoint, hp.n_vocab)}")
-    for tensor, value in hp.rope.tensors.items():
-        writer.add_tensor_info(tensor, value.shape, value.dtype, value.nbytes)
-    for planned, stored in zip(plan, kinds):
-        size = {"F32": np.dtype(np.float32), "F16": np.dtype(np.float16), "BF16": np.dtype(np.uint16),
-                "MXFP4": np.dtype(np.uint8)}[stored]
-        shape = planned.source.shape
-        if stored == "MXFP4":
-            shape = gguf.quant_shape_to_byte_shape(shape, gguf.GGMLQuantizationType.MXFP4)
-        writer.add_tensor_info(planned.name, shape, size, int(np.prod(shape)) * size.itemsize, raw_dtype=TYPES[stored][0])
+    kinds = {"auto": gguf.LlamaFileType.GUESSED, "f32": gguf.LlamaFileType.ALL_F32, "f16": gguf.LlamaFileType.MOSTLY_F16,
+             "bf16": gguf.LlamaFileType.MOSTLY_BF16}
     try:
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_ti_data_to_file()
-        for value in hp.rope.tensors.values():
-            writer.write_tensor_data(value)
-        for planned, stored in zip(plan, kinds):
-            writer.write_tensor_data(encoded(planned, stored))
-            note(f"{planned.name} {stored}")
-        writer.close()
+        with torch.inference_mode():
+            run.write(directory, part, kinds[kind], context, name or directory.resolve().name, mtp=mtp, verbose=verbose)
         os.replace(part, output)
     finally:
         part.unlink(missing_ok=True)
 
 
+def explained(error: Exception) -> str:
+    """Our own errors are sentences; those of the converter get their place in it."""
+    if isinstance(error, (ConversionError, llama_cpp.Unavailable, OSError)):
+        return str(error)
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    return f"llama.cpp's converter ends with {type(error).__name__} in {Path(at.filename).name}:{at.lineno}: {error or at.line}"
+
+
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="hf_to_gguf.py", description=__doc__.splitlines()[0])
     parser.add_argument("checkpoint", type=Path, help="directory with config.json, *.safetensors and a tokenizer")
     parser.add_argument("-o", "--output", type=Path, required=True, help="GGUF to write; an older one is replaced")
-    parser.add_argument("--type", choices=("auto", "f32", "f16", "bf16"), default="auto",
+    parser.add_argument("--type", choices=MATRIX_TYPES, default="auto",
                         help="of matrices (default: the checkpoint's own); vectors are F32")
-    parser.add_argument("--context", type=int, metavar="N", help="positions of the model: fewer than it was trained for, or up to those that YaRN gives it")
+    parser.add_argument("--context", type=int, metavar="N",
+                        help="positions of the model: fewer than it was trained for, or up to those that YaRN gives it")
     parser.add_argument("--name", help="general.name (default: the directory's)")
     parser.add_argument("-v", "--verbose", action="store_true", help="say what is written")
     args = parser.parse_args(argv)
     try:
-        convert(args.checkpoint, args.output, kind=args.type, context=args.context, name=args.name,
-                note=print if args.verbose else lambda text: None)
-    except (ConversionError, OSError) as error:
-        print(f"hf_to_gguf.py: error: {args.checkpoint}: {error}", file=sys.stderr)
+        convert(args.checkpoint, args.output, kind=args.type, context=args.context, name=args.name, verbose=args.verbose)
+    except Exception as error:  # the converter has no error type of its own
+        print(f"hf_to_gguf.py: error: {args.checkpoint}: {explained(error)}", file=sys.stderr)
         return 2
     return 0
 

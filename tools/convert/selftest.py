@@ -1,117 +1,209 @@
 #!/usr/bin/env python3
-"""Checks the converter on small checkpoints written to a temporary folder. Exit code 1 if a check fails.
+"""Checks the converter on the frozen checkpoints of tests/golden/architectures, and on such with a change. Exit code 1 if a check fails.
 
-    python tools/convert/selftest.py
+    ./dev convert --check
 
-Needs numpy, gguf and sentencepiece, as the converter does.
+Each frozen checkpoint must give the frozen GGUF, byte for byte; each row of REFUSED is refused in those words, and leaves no file;
+each row of KEPT becomes a GGUF that states those keys.
 """
 
+import contextlib
+import io
 import json
+import math
+import shutil
 import sys
 import tempfile
+from pathlib import Path
 
 import numpy as np
+from safetensors.numpy import load_file, save_file
 
-import selftest_families
-import selftest_refusals
-import selftest_rope
-import selftest_tokenizer
-from hf_checkpoint import bf16_to_f32, f32_to_bf16
-from selftest_bench import CONFIG, D, Bench, save, tensor, value, weights
+import hf_to_gguf
+import llama_cpp
+from errors import ConversionError
+
+GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden" / "architectures"
+DEFAULT = 0.1 * math.log(4.0) + 1  # YaRN's magnitude for a factor of 4
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 256, "rope_theta": 5000.0}
+LONG = {"rope_type": "longrope", "long_factor": [1.0, 4.0, 20.0], "short_factor": [1.0, 1.1, 1.3], "rope_theta": 10000.0,
+        "partial_rotary_factor": 0.6, "original_max_position_embeddings": 16}
+WORDS = {"pre_tokenizer": {"type": "Whitespace"}}
+MASK = {"added_tokens": [{"id": 9, "content": "<mask>", "special": True, "lstrip": True}]}
+
+# A frozen checkpoint, the file that is changed in it and its change, options, and words of the refusal.
+REFUSED = [
+    ("llama-bpe", "config.json", {"architectures": ["NoSuchForCausalLM"]}, (), "NoSuchForCausalLM"),
+    ("llama-bpe", "config.json", {"hidden_act": "gelu"}, (), "hidden_act is 'gelu'"),
+    ("llama-bpe", "config.json", {"rope_parameters": {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e4}}, (), "'dynamic'"),
+    ("llama-bpe", "config.json", {"rope_parameters": LONG}, (), "'longrope'"),
+    ("llama-bpe", "config.json", {"rope_parameters": {"partial_rotary_factor": 0.5, "rope_theta": 1e4}}, (), "partial_rotary_factor"),
+    ("qwen3", "config.json", {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1, "layer_types": None}, (),
+     "--context 8"),
+    ("qwen3", "config.json", {"rope_parameters": YARN | {"truncate": False}}, (), "truncate of YaRN is False"),
+    ("qwen3", "config.json", {"rope_parameters": YARN}, ("--context", "1025"), "need 1 to 1024"),
+    ("smollm3", "config.json", {"no_rope_layers": [1, 0, 1, 0, 1]}, (), "no_rope_layers is [1, 0, 1, 0, 1]"),
+    ("granite", "config.json", {"attention_multiplier": 0.0}, (), "attention_multiplier is 0.0"),
+    ("granite", "config.json", {"logits_scaling": -1.0}, (), "logits_scaling is -1.0"),
+    ("gemma3", "config.json", {"query_pre_attn_scalar": 15}, (), "query_pre_attn_scalar is 15"),
+    ("gemma3", "config.json", {"layer_types": ["full_attention"] * 2 + ["sliding_attention"] * 5}, (), "layer_types"),
+    ("gemma3", "config.json", {"use_bidirectional_attention": True}, (), "use_bidirectional_attention is True"),
+    ("qwen3moe", "config.json", {"norm_topk_prob": False}, (), "norm_topk_prob is False"),
+    ("gpt-oss", "config.json", {"swiglu_limit": 10.0}, (), "swiglu_limit is 10.0"),
+    ("gpt-oss", "config.json", {"layer_types": ["full_attention", "sliding_attention"]}, (), "layer_types"),
+    ("phi3", "config.json", {}, ("--context", "16"), "16 positions has the short divisors"),
+    ("phi3", "config.json", {"rope_parameters": LONG | {"long_factor": [1.0, 4.0]}}, (), "long"),
+    ("qwen2", "tokenizer.json", WORDS, (), "'Whitespace'"),
+    ("qwen2", "tokenizer.json", {"normalizer": {"type": "Lowercase"}}, (), "'Lowercase'"),
+    ("qwen2", "tokenizer.json", MASK, (), "<mask>"),
+    ("llama-bpe", "tokenizer.json", {"model.ignore_merges": False, "pre_tokenizer.pretokenizers": []}, (), "split by nothing")]
+
+# A frozen checkpoint, the file that is changed in it and its change, options, and keys of the GGUF.
+KEPT = [
+    ("mistral", "config.json", {"sliding_window": 32}, (), {"llama.attention.sliding_window": 32}),
+    ("mistral", "config.json", {"sliding_window": 32}, ("--context", "32"), {"llama.context_length": 32}),
+    ("llama-bpe", "config.json", {"sliding_window": 32}, (), {"llama.attention.sliding_window": None}),  # which the class ignores
+    ("granite", "config.json", {}, (), {"granite.attention.key_length": 10, "granite.rope.dimension_count": 10}),
+    ("qwen3", "config.json", {"rope_parameters": YARN | {"attention_factor": 2.0}}, (),
+     {"qwen3.rope.scaling.attn_factor": 2.0 / DEFAULT, "qwen3.rope.scaling.yarn_attn_factor": None}),
+    ("qwen3", "config.json", {"rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}}, (),
+     {"qwen3.rope.scaling.attn_factor": 1.0 / DEFAULT}),
+    ("qwen3", "config.json", {"rope_parameters": YARN}, (), {"qwen3.rope.scaling.attn_factor": None}),
+    ("phi3", "config.json", {"rope_parameters": LONG | {"attention_factor": 1.5}}, (), {"phi3.rope.scaling.attn_factor": 1.5}),
+    ("phi3", "config.json", {}, ("--context", "17"), {"phi3.context_length": 17, "phi3.rope.scaling.attn_factor": math.sqrt(2.5)}),
+    ("qwen2", "generation_config.json", {"eos_token_id": [5, 6, 7]}, (), {"tokenizer.ggml.eot_token_id": 5, "tokenizer.ggml.eom_token_id": 6}),
+    ("qwen2", "config.json", {}, (), {"tokenizer.ggml.add_bos_token": False, "tokenizer.ggml.pre": "qwen2"}),
+    ("llama-bpe", "config.json", {}, (), {"tokenizer.ggml.add_bos_token": True, "tokenizer.ggml.pre": "llama-bpe"}),
+    ("mistral", "config.json", {}, (), {"tokenizer.ggml.add_space_prefix": True, "tokenizer.ggml.unknown_token_id": 0}),
+    ("mistral", "config.json", {}, ("--name", "A name", "--type", "f32"), {"general.name": "A name", "general.file_type": 0})]
 
 
-def check_tied(bench: Bench) -> None:
-    bench.config["tie_word_embeddings"] = True
-    assert all(t.name != "output.weight" for t in bench.convert().tensors)
+def changed(base: str, folder: str, file: str, change: dict) -> Path:
+    """A copy of a frozen checkpoint; a dotted name is a member of a member."""
+    directory = Path(folder) / "checkpoint"
+    shutil.copytree(GOLDEN / base, directory)
+    path = directory / file
+    whole = json.loads(path.read_text(encoding="utf-8"))
+    for name, value in change.items():
+        *outer, last = name.split(".")
+        part = whole
+        for member in outer:
+            part = part[member]
+        part[last] = value
+    path.write_text(json.dumps(whole), encoding="utf-8")
+    return directory
 
 
-def check_types(bench: Bench) -> None:
-    bench.dtype = "BF16"
-    reader = bench.convert()
-    kinds = {t.name: t.tensor_type.name for t in reader.tensors}
-    assert kinds["blk.0.ffn_up.weight"] == "BF16" and kinds["blk.0.ffn_norm.weight"] == "F32"
-    raw = next(t for t in reader.tensors if t.name == "blk.0.ffn_up.weight").data
-    wanted = f32_to_bf16(bench.tensors["model.layers.0.mlp.up_proj.weight"])
-    assert raw.view(np.uint16).reshape(wanted.shape).tolist() == wanted.tolist(), "BF16 bits changed"
-    assert {t.tensor_type.name for t in bench.convert("--type", "f32").tensors} == {"F32"}
-    assert {t.tensor_type.name for t in bench.convert("--type", "f16").tensors} == {"F16", "F32"}
-    x = np.array([1.0, 1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-7, np.inf, -3.3e38, np.nan], np.float32)
-    back = bf16_to_f32(f32_to_bf16(x))
-    assert back[:5].tolist() == [1.0, 1.0, 1 + 2**-6, 1 + 2**-7, np.inf] and np.isnan(back[6]), back
+def run(directory: Path, *options: str) -> tuple[int, str, Path]:
+    out, said = directory.parent / "model.gguf", io.StringIO()
+    with contextlib.redirect_stderr(said):
+        code = hf_to_gguf.main([str(directory), "-o", str(out), *options])
+    return code, said.getvalue(), out
 
 
-def check_f16_overflow(bench: Bench) -> None:
-    bench.tensors = weights(bench.config)
-    bench.tensors["model.layers.0.mlp.up_proj.weight"][3, 4] = 70000
-    bench.refused("mlp.up_proj.weight", "65504", "bf16", options=("--type", "f16"))
+def must_refuse(directory: Path, words: str, *options: str) -> None:
+    code, said, out = run(directory, *options)
+    assert code == 2, f"accepted, instead of naming {words}"
+    assert words in said, f"{said!r} does not name {words!r}"
+    assert not list(out.parent.glob("model.gguf*")), "a refused checkpoint left a file"
 
 
-def check_shards(bench: Bench) -> None:
-    bench.tensors, bench.own_files = weights(bench.config), True
-    names = sorted(bench.tensors)
-    files = {name: f"model-0000{1 + i % 2}-of-00002.safetensors" for i, name in enumerate(names)}
-    for file in set(files.values()):
-        save(bench.dir / file, {name: bench.tensors[name] for name in names if files[name] == file})
-    index = bench.dir / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": files}))
-    assert (tensor(bench.convert(), "token_embd.weight") == bench.tensors["model.embed_tokens.weight"]).all()
-    for more, words in (({"lm_head.weight": "model-00003-of-00003.safetensors"}, "model-00003-of-00003.safetensors is missing"),
-                        ({"other": "model-00002-of-00002.safetensors"}, "other is not in model-00002-of-00002.safetensors")):
-        index.write_text(json.dumps({"weight_map": files | more}))
-        bench.refused(words)
+def must_keep(directory: Path, keys: dict, *options: str) -> None:
+    import gguf
+
+    code, said, out = run(directory, *options)
+    assert code == 0, said
+    reader = gguf.GGUFReader(out)
+    for key, wanted in keys.items():
+        field = reader.get_field(key)
+        found = None if field is None else field.contents()
+        same = abs(found - wanted) < 1e-6 if isinstance(wanted, float) and found is not None else found == wanted
+        assert same, f"{key} is {found}, need {wanted}"
 
 
-def check_damaged(bench: Bench) -> None:
-    bench.write()
-    path = bench.dir / "model.safetensors"
-    whole, bench.own_files = path.read_bytes(), True
+def must_equal(name: str, folder: str) -> None:
+    out = Path(folder) / f"{name}.gguf"
+    hf_to_gguf.convert(GOLDEN / name, out)
+    assert out.read_bytes() == (GOLDEN / f"{name}.gguf").read_bytes(), "another GGUF than the frozen one"
+
+
+def files(folder: str) -> None:
+    """What is wrong with the files of weights."""
+    directory = changed("qwen2", folder, "config.json", {})
+    path = directory / "model.safetensors"
+    whole = path.read_bytes()
     for cut in (4, 100, len(whole) - 1):
         path.write_bytes(whole[:cut])
-        bench.refused("model.safetensors", "cut short")
-    bench.own_files, bench.dtype = False, "I64"
-    bench.refused("I64", "BF16")
-    bench.tensors["model.norm.weight"] = np.ones(D, np.uint8)
-    bench.dtype = "F32"
-    bench.refused("model.norm.weight has elements of type U8", "BF16")
+        must_refuse(directory, "model.safetensors")
+    path.write_bytes(whole)
+    tensors = load_file(path)
+    name = "model.layers.0.mlp.up_proj.weight"
+    save_file(tensors | {name: tensors[name].astype(np.float32) + 70000}, path, {"format": "pt"})
+    must_refuse(directory, "65504", "--type", "f16")
+    path.rename(directory / "pytorch_model.bin")
+    must_refuse(directory, "pytorch_model.bin is a pickle")
 
 
-def check_pickles(bench: Bench) -> None:
-    bench.write()
-    (bench.dir / "model.safetensors").rename(bench.dir / "pytorch_model.bin")
-    bench.own_files = True
-    bench.refused("pytorch_model.bin is a pickle", "save_pretrained")
+def sentencepiece(folder: str) -> None:
+    """Added tokens of tokenizer.json, and models that are not BPE or change texts."""
+    from sentencepiece import sentencepiece_model_pb2 as pb
+
+    directory = changed("mistral", folder, "config.json", {})
+    path = directory / "tokenizer.model"
+    proto = pb.ModelProto.FromString(path.read_bytes())
+    (directory / "tokenizer.json").write_text(json.dumps({"added_tokens": [{"id": 379, "content": "<|im_end|>", "special": True}]}))
+    import gguf
+
+    code, said, out = run(directory)
+    assert code == 0, said
+    reader = gguf.GGUFReader(out)
+    assert reader.get_field("tokenizer.ggml.tokens").contents(379) == "<|im_end|>"
+    assert reader.get_field("tokenizer.ggml.token_type").contents(379) == gguf.TokenType.CONTROL
+    out.unlink()
+    proto.normalizer_spec.remove_extra_whitespaces = True
+    path.write_bytes(proto.SerializeToString())
+    must_refuse(directory, "tokenizer.model normalizes texts")
+    proto.trainer_spec.model_type = pb.TrainerSpec.UNIGRAM
+    path.write_bytes(proto.SerializeToString())
+    must_refuse(directory, "tokenizer.model is not BPE")
 
 
-def check_tensors(bench: Bench) -> None:
-    for change, word in (({"model.layers.0.self_attn.o_proj.bias": np.zeros(D, np.float32)}, "o_proj.bias"),
-                         ({"model.layers.0.self_attn.k_proj.weight": None}, "k_proj.weight"),
-                         ({"lm_head.weight": None}, "lm_head.weight"),
-                         ({"model.norm.weight": np.ones(D + 1, np.float32)}, "model.norm.weight")):
-        bench.tensors = {name: x for name, x in (weights(bench.config) | change).items() if x is not None}
-        bench.refused(word)
+def splittings(_: str) -> None:
+    """The expression tells, letter by letter."""
+    from pre_tokenizers import SPLITTINGS, splitting_of
+
+    pieces = {"digits": {"type": "Digits", "individual_digits": True}, "ByteLevel": {"type": "ByteLevel", "use_regex": True}}
+
+    def tokenizer(steps: tuple[str, ...], ignore_merges: bool) -> dict:
+        parts = [pieces.get(step) or {"type": "Split", "pattern": {"Regex": step}, "behavior": "Isolated"} for step in steps]
+        return {"model": {"ignore_merges": ignore_merges}, "pre_tokenizer": {"type": "Sequence", "pretokenizers": parts}}
+
+    for row in SPLITTINGS:
+        assert splitting_of(tokenizer(row.steps, row.ignore_merges)) == row.name, row.name
+    qwen2 = next(row for row in SPLITTINGS if row.name == "qwen2")
+    for steps, ignore_merges in (((qwen2.steps[0].replace(r"\p{N}", r"\p{N}{1,2}", 1),), False), (qwen2.steps, True)):
+        try:
+            found = splitting_of(tokenizer(steps, ignore_merges))
+        except ConversionError:
+            continue
+        raise AssertionError(f"{steps} is taken for {found}")
 
 
-def check_window(bench: Bench) -> None:
-    bench.config["sliding_window"] = 32
-    reader = bench.convert("--context", "32")
-    assert (value(reader, "llama.context_length"), value(reader, "llama.attention.sliding_window")) == (32, None)
-    bench.config = CONFIG | {"sliding_window": 64}
-    assert value(bench.convert(), "llama.attention.sliding_window") is None
-    bench.config |= {"sliding_window": 8, "use_sliding_window": False}
-    bench.convert()
-
-
-def main_selftest() -> int:
-    subjects = (sys.modules[__name__], selftest_families, selftest_rope, selftest_tokenizer)
-    checks = [(name, check) for subject in subjects for name, check in vars(subject).items() if name.startswith("check_")]
-    checks += selftest_refusals.CHECKS
+def main() -> int:
+    llama_cpp.load(False)
+    checks = [(f"frozen {path.stem}", lambda folder, name=path.stem: must_equal(name, folder)) for path in sorted(GOLDEN.glob("*.gguf"))]
+    checks += [(f"refused: {words}", lambda folder, row=(base, folder_file, change), options=options, words=words: must_refuse(
+        changed(row[0], folder, row[1], row[2]), words, *options)) for base, folder_file, change, options, words in REFUSED]
+    checks += [(f"kept: {base} {keys}", lambda folder, row=(base, file, change), options=options, keys=keys: must_keep(
+        changed(row[0], folder, row[1], row[2]), keys, *options)) for base, file, change, options, keys in KEPT]
+    checks += [(check.__name__, check) for check in (files, sentencepiece, splittings)]
     failed = 0
     for name, check in checks:
         with tempfile.TemporaryDirectory() as folder:
             try:
-                check(Bench(folder))
+                check(folder)
                 print(f"ok    {name}")
-            except AssertionError as error:
+            except (AssertionError, ConversionError) as error:
                 failed += 1
                 print(f"FAIL  {name}: {error}")
     print(f"{len(checks) - failed}/{len(checks)} checks passed")
@@ -119,4 +211,4 @@ def main_selftest() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main_selftest())
+    sys.exit(main())

@@ -17,9 +17,12 @@ Queries and keys come in HF's layout (`qk_layout` half): the two halves of a hea
 
 import argparse
 import functools
+import re
 import sys
 from pathlib import Path
+from typing import Iterable
 
+import gguf
 import numpy as np
 import torch
 import transformers
@@ -31,9 +34,6 @@ from gguf_model import GgufModel
 from hf_config import config_of, for_context, head_dim_of
 from hf_hooks import Hooks
 from hparams import UnsupportedModel
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "convert"))
-from hf_family import FAMILIES  # noqa: E402  (names of tensors, as the converter knows them)
 
 VERSION = "1"
 
@@ -52,15 +52,17 @@ EXPERTS = {"ffn_gate_exps.weight": "mlp.experts.gate_up_proj", "ffn_gate_exps.bi
            "ffn_down_exps.weight": "mlp.experts.down_proj", "ffn_down_exps.bias": "mlp.experts.down_proj_bias"}
 
 
-def tensor_names(source: GgufModel, n_layers: int) -> dict[str, str]:
-    """Names of the file's tensors by those of transformers' parameters."""
-    layer = next(family.layer for family in FAMILIES.values() if family.architecture == source.architecture)
-    names = EXPERTS | {name: hf_name for hf_name, name in layer.items()}
-    out = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
-           "lm_head.weight": "output.weight" if source.has("output.weight") else "token_embd.weight"}
-    out |= {f"model.layers.{layer}.{hf_name}": f"blk.{layer}.{name}"
-            for layer in range(n_layers) for name, hf_name in names.items()}
-    return {hf_name: name for hf_name, name in out.items() if source.has(name)}
+def tensor_names(source: GgufModel, n_layers: int, parameters: Iterable[str]) -> dict[str, str]:
+    """Names of the file's tensors by those of transformers' parameters, as the `gguf` package pairs them, and EXPERTS."""
+    arch = next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == source.architecture)
+    known, out = gguf.get_tensor_name_map(arch, n_layers), {}
+    for parameter in parameters:
+        layer, part = re.fullmatch(r"(?:model\.layers\.(\d+)\.)?(.+)", parameter).groups()
+        experts = [f"blk.{layer}.{name}" for name, hf_name in EXPERTS.items() if hf_name == part]
+        name = (experts or [known.get_name(parameter, (".weight", ".bias")) or ""])[0]
+        choices = (name, name + ".weight", "token_embd.weight" if name == "output.weight" else "")
+        out |= {parameter: choice for choice in reversed(choices) if source.has(choice)}
+    return out
 
 
 def weight_of(source: GgufModel, name: str, head_dim: int) -> np.ndarray:
@@ -100,7 +102,7 @@ def from_gguf(path: str, config: PretrainedConfig | None = None, context: int | 
         source.release()
         return value
 
-    state = {hf_name: read(name) for hf_name, name in tensor_names(source, config.num_hidden_layers).items()}
+    state = {hf_name: read(name) for hf_name, name in tensor_names(source, config.num_hidden_layers, model.state_dict()).items()}
     try:
         model.load_state_dict(state, assign=True)
     except RuntimeError as error:  # names and shapes that do not fit

@@ -2,7 +2,7 @@
 """Freezes what transformers computes with a public model: greedy texts with the five most likely tokens of every step,
 perplexity, token ids. tests/real/check.py holds llmrun against it.
 
-    build/foreign-venv/bin/python tests/golden/real/make_real.py MODEL.gguf FOLDER
+    build/hf-venv/bin/python tests/golden/real/make_real.py MODEL.gguf FOLDER
 
 transformers loads the GGUF itself, dequantized to f32. FOLDER is tests/golden/real/NAME; its text.txt is read, `logits_hash` of
 facts.json is ours and kept (tests/real/check.py --freeze).

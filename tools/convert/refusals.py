@@ -1,0 +1,127 @@
+"""Checkpoints that would become a GGUF of another model without anyone noticing: what config.json and the tokenizer say, no key and
+no tensor of the GGUF does, and the converter passes over. What a GGUF does say is judged by who loads it."""
+
+import math
+from dataclasses import dataclass
+
+import gguf
+import numpy as np
+
+from errors import ConversionError
+from mends import Checkpoint, value_of
+
+
+@dataclass(frozen=True)
+class Class:
+    """What a model_type of transformers must be: values of config.json, and which layers are unlike the others."""
+
+    needed: dict[str, tuple] | None = None
+    activations: tuple[str, ...] = ("silu", "swish")
+    window_period: int = 0  # each layer but every so many has the window; 0: the GGUF's keys say it, or no layer has one
+    no_rope_period: int = 0  # of so many layers the last has no RoPE; 0: all have it
+    partial_rope: bool = False
+    ropes: tuple[str, ...] = ("default", "linear", "llama3", "yarn")
+    whole_yarn: bool = True  # YaRN's `truncate`
+    multipliers: tuple[str, ...] = ()  # that must be above 0
+    wide_layers: int = 0  # a model of so many layers scales scores by the root of d_model / n_heads, not of head_dim
+
+
+CLASSES = {
+    "llama": Class(), "mistral": Class(), "qwen2": Class(), "qwen3": Class(),
+    "qwen3_moe": Class({"norm_topk_prob": (True,)}),
+    "gpt_oss": Class({"swiglu_limit": (7.0, None), "swiglu_alpha": (1.702, None)}, window_period=2, whole_yarn=False),
+    "smollm3": Class(no_rope_period=4),
+    "gemma3_text": Class({"use_bidirectional_attention": (False, None)}, ("gelu_pytorch_tanh",), window_period=6, wide_layers=62),
+    "granite": Class(multipliers=("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling")),
+    "phi3": Class(partial_rope=True, ropes=("default", "longrope", "su"))}
+
+
+def refuse(found: str, needed: str) -> None:
+    raise ConversionError(f"{found}; need {needed}")
+
+
+def check_config(of: Checkpoint) -> None:
+    """Values of the classes of CLASSES; of others nothing is checked."""
+    config, rope = of.config, of.rope
+    known = CLASSES.get(config.get("model_type"))
+    if known is None:
+        return
+    allowed = {key: known.activations for key in ("hidden_act", "hidden_activation") if key in config} | (known.needed or {})
+    for key, values in allowed.items():
+        if config.get(key) not in values:
+            refuse(f"config.json: {key} is {config.get(key)!r}", repr(values[0]))
+    for key in known.multipliers:
+        if not isinstance(config.get(key), (int, float)) or not 0 < config[key] < math.inf:
+            refuse(f"config.json: {key} is {config.get(key)!r}", "a number above 0")
+    if rope["rope_type"] not in known.ropes:
+        refuse(f"config.json: RoPE scaling is {rope['rope_type']!r}", f"one of {', '.join(known.ropes)}")
+    if not known.partial_rope and (rope.get("partial_rotary_factor") or 1.0) != 1.0:
+        refuse(f"config.json: partial_rotary_factor is {rope['partial_rotary_factor']}", "1")
+    if rope["rope_type"] == "yarn" and bool(rope.get("truncate", True)) != known.whole_yarn:
+        refuse(f"config.json: truncate of YaRN is {rope.get('truncate', True)}", str(known.whole_yarn))
+    check_layers(config, known)
+    wide = known.wide_layers and config["num_hidden_layers"] == known.wide_layers
+    wanted = config["hidden_size"] / config["num_attention_heads"] if wide else config.get("head_dim")
+    if known.wide_layers and config.get("query_pre_attn_scalar") != wanted:
+        refuse(f"config.json: query_pre_attn_scalar is {config.get('query_pre_attn_scalar')}",
+               f"{'hidden_size / num_attention_heads' if wide else 'the head dim'}, {wanted:g}")
+
+
+def check_layers(config: dict, known: Class) -> None:
+    """Which layers have a window and which have no RoPE, where the architecture alone says it."""
+    for key, period, found in (
+            ("layer_types", known.window_period, ["sliding" in kind for kind in config.get("layer_types") or ()]),
+            ("no_rope_layers", known.no_rope_period, [bool(x) for x in config.get("no_rope_layers") or ()])):
+        wanted = [not period or (i + 1) % period != 0 for i in range(len(found))]
+        if (period or key == "no_rope_layers") and found != wanted:
+            refuse(f"config.json: {key} is {config[key]}", f"another kind in each layer whose number {period} divides")
+
+
+def check_tokenizer(of: Checkpoint) -> None:
+    """What tokenizers do to a text that no key says."""
+    path = of.directory / "tokenizer.model"
+    if path.is_file():
+        from google.protobuf.message import DecodeError
+        from sentencepiece import sentencepiece_model_pb2 as pb
+
+        try:
+            proto = pb.ModelProto.FromString(path.read_bytes())
+        except DecodeError as error:
+            raise ConversionError(f"tokenizer.model is no SentencePiece model: {error}") from error
+        rules = proto.normalizer_spec
+        if proto.trainer_spec.model_type != pb.TrainerSpec.BPE:
+            refuse("tokenizer.model is not BPE", "BPE")
+        if rules.precompiled_charsmap or rules.remove_extra_whitespaces:
+            refuse(f"tokenizer.model normalizes texts ({rules.name}, extra whitespace "
+                   f"{'removed' if rules.remove_extra_whitespaces else 'kept'})", "identity")
+        return
+    tokenizer = of.json("tokenizer.json")
+    kind = (tokenizer.get("normalizer") or {}).get("type")
+    if kind not in (None, "NFC") and not (tokenizer.get("model") or {}).get("byte_fallback"):
+        refuse(f"tokenizer.json: the normalizer is {kind!r}", "none, or NFC")
+    for token in tokenizer.get("added_tokens") or ():
+        if token.get("lstrip") or token.get("rstrip") or token.get("single_word"):
+            refuse(f"tokenizer.json: added token {token['content']!r} takes the blanks beside it (lstrip, rstrip, single_word)",
+                   "one that does not")
+
+
+def check_window(writer: gguf.GGUFWriter, of: Checkpoint, context: int) -> None:
+    """A window that the GGUF does not state, shorter than its texts."""
+    if of.window and of.window < context and not value_of(writer, "{arch}.attention.sliding_window"):
+        refuse(f"config.json: sliding_window is {of.window} of {context} positions, which the GGUF would not say",
+               f"--context {of.window}, for a model of that many positions")
+
+
+def check_long_rope(of: Checkpoint, context: int) -> None:
+    """The engine takes LongRoPE's long divisors for every text."""
+    original = of.rope.get("original_max_position_embeddings")
+    if of.rope["rope_type"] in ("longrope", "su") and context <= original:
+        refuse(f"a model of {context} positions has the short divisors of LongRoPE, which the engine does not use",
+               f"more than original_max_position_embeddings, {original}")
+
+
+def check_finite(model) -> None:
+    """F16 of the finished file: a value beyond it has become infinite."""
+    for tensor in gguf.GGUFReader(model).tensors:
+        if tensor.tensor_type == gguf.GGMLQuantizationType.F16 and not np.isfinite(tensor.data).all():
+            raise ConversionError(f"{tensor.name} holds values beyond F16's 65504, or none that are finite; give --type bf16 or f32")
