@@ -39,7 +39,8 @@ void LogFatalImpl(const std::string&, int, const std::string& message) {
 }
 
 void LogMessageImpl(const std::string&, int, int, const std::string& message) {
-  if (warning != nullptr) *warning = message;
+  // Empty where there was no memory for it; the few bytes in its place need none.
+  if (warning != nullptr) *warning = message.empty() ? "a part left out" : message;
 }
 
 }  // namespace xgrammar

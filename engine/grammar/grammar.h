@@ -75,9 +75,9 @@ struct CallTags {
 
 /// What a compilation may take.
 struct CompileLimits {
-  /// About 2 s of a Zen 4: the most in any case.
-  static constexpr std::uint64_t kMostUnits = 60'000'000;
-  /// What most grammars need far less than: about 40 ms.
+  /// Above 1 s of a Zen 4: the most in any case.
+  static constexpr std::uint64_t kMostUnits = 40'000'000;
+  /// What most grammars need far less than: about 50 ms.
   static constexpr std::uint64_t kFewUnits = 2'000'000;
 
   /// The field of the error, of kUsage, where they are exceeded.

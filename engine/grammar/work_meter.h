@@ -19,7 +19,7 @@ class WorkExceeded final : public std::bad_alloc {
 /// load: a unit for each state that xgrammar's parser looks at (scripts/xgrammar_work.patch), and
 /// kUnitsOfRequest for each request for memory and for every 256 bytes of it, which all else that
 /// xgrammar does needs. The linker's --wrap leads `operator new` here; without a meter, nothing is
-/// counted.
+/// counted. What libstdc++.so itself asks for is not seen, so a static build counts a little more.
 class WorkMeter {
  public:
   static constexpr std::uint64_t kUnitsOfRequest = 8;

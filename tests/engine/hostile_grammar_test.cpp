@@ -38,6 +38,15 @@ TEST_CASE("bad input 97: numbers of a grammar are the numbers that are meant", "
   }
   CHECK(takes(compile(GrammarKind::kEbnf, "root ::= \"4294967297\" [#0-9] # 4294967297"),
               "4294967297#"));
+  const std::string length = R"({"type": "string", "M": 2147483647})";
+  for (const bool is_most : {false, true}) {
+    std::string schema = length;
+    schema.replace(schema.find('M'), 1, is_most ? "maxLength" : "minLength");
+    CHECK(takes(compile(GrammarKind::kJsonSchema, schema), "\"a\"") == is_most);
+  }
+  // Counts are not multiplied: no text is whole before the 2^32 that are meant.
+  for (const char* text : {"", "a", "aaaaaaaa"})
+    CHECK_FALSE(takes(compile(GrammarKind::kRegex, "((a{65536}){65536})"), text));
 }
 
 TEST_CASE("bad input 98: what a grammar is written in is read here", "[grammar]") {
@@ -66,6 +75,12 @@ TEST_CASE("bad input 98: what a grammar is written in is read here", "[grammar]"
 
 TEST_CASE("bad input 99: a compilation that would take long is given up", "[grammar]") {
   check_refused(GrammarKind::kRegex, times(14'000, ".*"), "work to compile");
+  GrammarCompiler compiler(vocabulary());
+  const GrammarSource words{GrammarKind::kRegex, "[a-z]{1,500}"};
+  const auto given_up = compiler.compile(words, {.is_given_up = [] { return true; }});
+  REQUIRE_FALSE(given_up.ok());
+  CHECK(given_up.error().field == CompileLimits::kExceeded);
+  CHECK(compiler.compile(words).ok());
 }
 
 TEST_CASE("bad input 100: a rule that stands for itself twice is refused by name", "[grammar]") {

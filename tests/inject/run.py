@@ -13,6 +13,7 @@ the next request. Prints points and breaks of each scenario; exit code 1 where t
 import argparse
 import concurrent.futures
 import http.client
+import itertools
 import json
 import mmap
 import os
@@ -31,6 +32,8 @@ import xml.dom.minidom
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KINDS = ["memory", "map", "thread", "read", "write", "sync", "rename", "open"]  # of inject.cpp
+ANEW = "(anew)"  # in a body: a number that no request had before, so that nothing of it is kept
+NUMBERS = itertools.count(10**6)
 HANG = 60  # seconds; a run takes a tenth of one
 NO_FAULT = (0, False)
 FIRST_READ = 4  # requests for memory with which Asio and Beast hand over a connection's first bytes
@@ -225,6 +228,10 @@ class Request:
         self.server = None
         return None if code == 0 else f"ends with {code}: {error[-200:]}"
 
+    def ask(self, patience=5):
+        body = json.loads(json.dumps(self.body).replace(ANEW, str(next(NUMBERS))))
+        return self.server.request("POST", self.path, body, patience)
+
     @staticmethod
     def plain(answer):
         """An answer without what is of its moment."""
@@ -235,7 +242,7 @@ class Request:
             self.server = Server(self.context, self.folder)
             self.server.state.disarm()
             for _ in range(2):  # what is made once is made
-                status, answer = self.server.request("POST", self.path, self.body)
+                status, answer = self.ask()
             if status != 200:
                 raise SystemExit(f"{self.name}: status {status}: {answer}")
             self.expected = self.plain(answer)
@@ -246,10 +253,10 @@ class Request:
         # A connection that cannot be taken waits.
         may_wait = kind == "open" and for_good
         state.arm(kind, first, for_good)
-        status, answer = self.server.request("POST", self.path, self.body, 1 if may_wait else HANG)
+        status, answer = self.ask(1 if may_wait else HANG)
         state.disarm()
         count = state.count()
-        next_status, next_answer = self.server.request("POST", self.path, self.body)
+        next_status, next_answer = self.ask()
         if self.server.process.poll() is not None:
             return count, f"server ended: {self.ended()}"
         if next_status != 200 or self.plain(next_answer) != self.expected:
@@ -296,7 +303,7 @@ SCENARIOS = [
     Request("llmserve: stream", "/v1/completions", {"prompt": "Once", "max_tokens": 4, "temperature": 0, "stream": True}),
     Request("llmserve: JSON schema", "/v1/chat/completions",
             {"messages": CHAT, "max_tokens": 12, "temperature": 0,
-             "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}}),
+             "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"title": ANEW, **SCHEMA}}}}),
     Request("llmserve: responses", "/v1/responses", {"input": "Tell me of a cat.", "max_output_tokens": 4, "temperature": 0}),
     Request("llmserve: embeddings", "/v1/embeddings", {"input": ["Once", "upon"]}),
     Request("llmserve: tokenize", "/tokenize", {"prompt": "Once upon a time"}),

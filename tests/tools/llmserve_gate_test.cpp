@@ -255,4 +255,47 @@ TEST_CASE("a workshop's pieces wait for those of their own model alone", "[llmse
   CHECK(n_done == 4);
 }
 
+TEST_CASE("bad input 102: a piece that turns out long leaves its lane", "[llmserve]") {
+  const int model = 0;
+  std::promise<void> hold;
+  const auto held = hold.get_future().share();
+  std::promise<Status> refused;
+  std::promise<void> passed;
+  std::atomic<int> n_aside = 0;
+  const auto owner = std::make_shared<int>();
+  {
+    Workshop workshop([](const Workshop::Then& then) { then(); });
+    REQUIRE(workshop.start().ok());
+    CHECK(Workshop::step_aside().ok());
+    const auto take = [&](std::function<Workshop::Then()> work) {
+      workshop.take({.bytes = 1,
+                     .owner = owner,
+                     .model = &model,
+                     .work = std::move(work),
+                     .failed = [](const std::string&) {}});
+    };
+    for (int i = 0; i < 19; ++i) {  // 2 at work, 16 that wait, and one too many
+      take([&, i] {
+        Status aside = Workshop::step_aside();
+        if (i == 18) {
+          refused.set_value(std::move(aside));
+        } else if (aside.ok()) {
+          ++n_aside;
+          held.wait();
+        }
+        return [] {};
+      });
+    }
+    take([&] {
+      passed.set_value();
+      return [] {};
+    });
+    must_fail(refused.get_future().get(), ErrorCode::kResource, {"too many"});
+    passed.get_future().wait();
+    CHECK(n_aside <= 2);
+    hold.set_value();
+  }
+  CHECK(n_aside == 18);
+}
+
 }  // namespace llm::test

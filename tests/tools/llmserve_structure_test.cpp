@@ -1,6 +1,9 @@
 // Answers of a given structure: what is asked for is what comes, for one and among many, with
 // speculation and in receipts.
 
+#include <atomic>
+#include <thread>
+
 #include "tests/tools/llmserve_process.h"
 
 namespace llm::test {
@@ -112,6 +115,26 @@ TEST_CASE("llmrun writes what llmserve answers, and its receipt can be checked",
   replay(own, 3);
   own["options"].erase("grammar");
   replay(own, 1);
+}
+
+TEST_CASE("bad input 102: a short request does not wait for a long compilation",
+          "[llmserve][structure]") {
+  Server server = serve_fable();
+  std::string dots;
+  for (int i = 0; i < 14'000; ++i) dots += ".*";
+  std::atomic<bool> has_ended = false;
+  std::thread asking([&] {
+    const std::string body = body_of(fmt::format(R"("regex": "{}")", dots), 1);
+    server.ask(post_text("/v1/completions", body)).must_name("regex");
+    has_ended = true;
+  });
+  bool was_first = false;
+  for (int i = 0; i < 3 && !has_ended; ++i) {
+    server.ask(post_text("/v1/completions", R"({"prompt": "a", "max_tokens": 1})")).must_be(200);
+    was_first = was_first || (i == 2 && !has_ended);
+  }
+  CHECK(was_first);
+  asking.join();
 }
 
 TEST_CASE("what cannot be enforced is refused, and the field named", "[llmserve][structure]") {

@@ -70,6 +70,9 @@ class SmallStackTest(unittest.TestCase):
                     ("/v1/completions", {"prompt": "Once", "max_tokens": 8,
                                          "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}}),
                     ("/v1/completions", {"prompt": "Once", "max_tokens": 8, "regex": "(" * 60 + "a" + ")" * 60}),
+                    ("/v1/completions", {"prompt": "Once", "max_tokens": 8, "grammar": "root ::= " + "(" * 60 + '"a"' + ")" * 60}),
+                    ("/v1/completions", {"prompt": "Once", "max_tokens": 8,
+                                         "grammar": "root ::= r0\n" + "".join(f'r{i} ::= r{i + 1} "b"?\n' for i in range(3000)) + 'r3000 ::= "x"'}),
                     ("/v1/embeddings", {"input": "Once"}), ("/tokenize", {"prompt": "Once " * 20000}), ("/v1/messages", chat),
                     ("/v1/responses", {"input": "hi", "max_output_tokens": 8})]
         deep = [("/v1/completions", {"prompt": "Once", "max_tokens": 4, "grammar": "root ::= " + "(" * n + '"a"' + ")" * n}) for n in (100, 2000)]

@@ -43,7 +43,7 @@ Status Workshop::wait_aside(Current& current, std::unique_lock<std::mutex>& lock
     return Error{ErrorCode::kResource, "threads", "found too many long compilations before it"};
   leave(current);
   // Those that are there go on where another one is refused.
-  if (ready_.size() > n_idle_) (void)add_thread();
+  if (!stopped_ && ready_.size() > n_idle_) (void)add_thread();
   wake_.notify_one();
   ++n_waiting_aside_;
   const auto may_go_on = [&] {
