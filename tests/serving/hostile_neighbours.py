@@ -80,10 +80,11 @@ def with_template(model: bytes, template: str) -> bytes:
     return model[:4] + struct.pack("<IQQ", version, n_tensors, n_keys + 1) + pair + model[24:]
 
 
-def write(path: pathlib.Path, content: bytes) -> None:
-    """In one step, as a careful owner does it."""
+def write(path: pathlib.Path, content: bytes, size: int) -> None:
+    """In one step, as a careful owner does it, with zeros behind the content."""
     beside = path.with_suffix(".new")
     beside.write_bytes(content)
+    os.truncate(beside, size)
     beside.rename(path)
 
 
@@ -306,9 +307,9 @@ def damage_load(kind: str, sparse: int):
     def client(bench: Bench, number: int) -> None:
         """The file is written, asked for, and changed at some moment of its load, which so fails each time."""
         if number > 0:
-            return complete(bench, 2)
-        write(bench.model, bench.content)
-        os.truncate(bench.model, sparse)
+            # Once a load has failed: one that succeeds ends the attack, as the weights are in memory then.
+            return complete(bench, 2) if bench.answers[500] > 0 else None
+        write(bench.model, bench.content, sparse)
         thread = threading.Thread(target=complete, args=(bench, 2))
         thread.start()
         if bench.has_mapped(bench.model):

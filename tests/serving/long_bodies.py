@@ -26,6 +26,7 @@ import server
 
 SIZE = (4 << 20) - 512  # bytes of a body, which may have 4 MiB
 GRAMMAR_SECONDS = 1.5  # its compilation is bounded by its own limit
+WITH_GRAMMAR = re.compile(r" (schema|grammar|rules|regex|alternatives|properties|required|enum|anyOf|definitions)\b")
 USER = b'{"role":"user","content":"a"}'
 
 
@@ -382,7 +383,7 @@ def judge_all(arguments, url: server.Url, where: str, with_fields: bool) -> list
 
 def is_slow(result, seconds: float) -> bool:
     taken, neighbour, status, name, _ = result
-    most = seconds + (GRAMMAR_SECONDS if re.search(r" (schema|grammar|rules|regex|alternatives|properties|required|enum|anyOf|definitions)\b", name) else 0)
+    most = seconds + (GRAMMAR_SECONDS if WITH_GRAMMAR.search(name) else 0)
     return taken > most or neighbour > seconds or not (status == 200 or 400 <= status < 500)
 
 
