@@ -9,9 +9,8 @@ from pathlib import Path
 from . import files
 from .checks import perform
 from .manifest import FROZEN, Manifest, Model
-from .output import say
 from .plan import machine_id, plan
-from .resolve import File, Place
+from .fetch import File, Place, say
 from .results import ERROR, FAIL
 
 LAYER_TOKENS = 24
