@@ -126,7 +126,7 @@ class AddTest(Tree):
         self.file = self.folder / "elsewhere/my model.gguf"
         files.write_atomically(self.file, b"my weights")
         self.lock_text = self.manifest.path.read_text()
-        oracle = self.root / "tools/oracle/verify_reference.py"
+        oracle = self.root / "tools/reference_f64/verify_reference.py"
         files.write_atomically(oracle, "import sys; open(sys.argv[sys.argv.index('-o') + 1], 'w').write('{}')")
 
     def test_adds_checks_and_names_a_change(self):

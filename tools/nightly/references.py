@@ -40,7 +40,7 @@ class Wish:
 
 
 def _command(kind: str, model: Path, out: Path, place: Place, text: Path, wish: Wish) -> list:
-    oracle = place.root / "tools/oracle"
+    oracle = place.root / "tools/reference_f64"
     llmcheck = place.bin / "llmcheck"
     if kind == "manifest":
         return [place.bin / "llmgguf", "hash", model, "-o", out]
