@@ -154,6 +154,15 @@ class KeptTest(Tree):
 
 
 class ProcessTest(Tree):
+    def test_an_interrupted_run_keeps_what_is_done(self):
+        options = {"checks": ["integrity", "self"], "models": self.manifest.models[:1]}
+        with mock.patch.object(run, "perform", side_effect=[Result("a", "integrity", PASS), KeyboardInterrupt]):
+            self.assertEqual(run.run(self.manifest, self.place(), self.options(**options)), 2)
+        self.assertEqual(history.load(self.folder / "state/history.jsonl"), [])
+        with mock.patch.object(run, "perform", wraps=run.perform) as again:
+            self.assertEqual(self.run_once(**options)[0], 0)
+        self.assertEqual(again.call_count, 1)
+
     def test_two_at_once_are_refused(self):
         with files.locked(self.folder / "state/run.lock"):
             code, words = self.nightly()
