@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # build_xgrammar.sh PYTHON FOLDER: builds xgrammar's static library from its source package on PyPI, whose SHA-256 is pinned
-# here, into FOLDER: lib/, include/ and .ready. PYTHON has what tools/nightly needs, which downloads it.
+# here, into FOLDER: lib/, include/ and .ready. PYTHON has tools/nightly/requirements.txt, which downloads it.
 set -euo pipefail
 readonly PYTHON=$1 FOLDER=$2 VERSION=0.2.8
 readonly SHA256=8305646fd2b319d6c3003f51a1665e54cbbe9cba1fb636bc41d0b46434ccbb80
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
-archive="$(PYTHONPATH=tools "$PYTHON" -B -m nightly.source_package xgrammar "xgrammar-$VERSION.tar.gz" "$SHA256" "$work/cache")"
+archive="$(PYTHONPATH=tools "$PYTHON" -B -m nightly.pypi xgrammar "xgrammar-$VERSION.tar.gz" "$SHA256" "$work/cache")"
 tar -xf "$archive" -C "$work"
 patch --quiet -d "$work/xgrammar-$VERSION" -p1 <scripts/xgrammar_work.patch  # its parser counts its steps for engine/grammar/work_meter.cpp
 mkdir "$work/build"

@@ -5,7 +5,7 @@
 
 A checkpoint is a model of transformers with seeded random weights, varied (variations.py) and rounded to what F16 holds,
 saved as safetensors, with a tokenizer (corpus_tokenizers.py). The users' tools/convert/hf_to_gguf.py converts it; FAMILY_SHAPES
-have a greedy text by transformers beside their references. llmquant makes the quantized files, tools/oracle/from_hf.py the
+have a greedy text by transformers beside their references. llmquant makes the quantized files, tools/reference_f64/from_hf.py the
 references: transformers runs the checkpoint for F16, and the dequantized weights under the checkpoint's config otherwise. What is
 there already and was made by the same sources stays. Needs the packages of tools/convert/requirements.txt.
 """
@@ -25,7 +25,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # one job, one thread; sums keep their order on every machine
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT / "tools" / "oracle"), str(Path(__file__).resolve().parent)]
+sys.path[:0] = [str(ROOT / "tools" / "reference_f64"), str(Path(__file__).resolve().parent)]
 
 import torch  # noqa: E402
 import transformers  # noqa: E402
@@ -37,7 +37,7 @@ from properties import check_properties  # noqa: E402
 from shapes import FAMILY_SHAPES, Case, Shape, cases, check_plan, seed_of  # noqa: E402
 from variations import BOS, balance, vary  # noqa: E402
 
-SOURCES = ("tests/foreign", "tools/oracle", "tools/convert")  # folders
+SOURCES = ("tests/foreign", "tools/reference_f64", "tools/convert")  # folders
 PROMPT = "Once upon a time, in 1984, there lived 3 foxes.\n\nTheir den   wasn't far from Zürich"
 GREEDY_TOKENS = 64
 LEAST_MARGIN = 1e-4  # between the two best logits: below, f32 in another order may choose the other

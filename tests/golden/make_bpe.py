@@ -19,7 +19,7 @@ from golden_io import HERE, emit_or_check
 from random_texts import FIXED, FRAGMENTS, make_texts, pick, run_of
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-sys.path.insert(0, str(HERE.parent.parent / "tools" / "oracle"))
+sys.path.insert(0, str(HERE.parent.parent / "tools" / "reference_f64"))
 from byte_bpe import CONTROL, RULES, USER_DEFINED, build, byte_level, read_gguf  # noqa: E402
 
 SEED = 20261122

@@ -3,7 +3,7 @@
 
     python tests/golden/make_spm.py VOCAB.gguf NAME [--check]
 
-The vocabulary of the GGUF is rebuilt as a SentencePiece model (tools/oracle/spm_proto.py). Lines are
+The vocabulary of the GGUF is rebuilt as a SentencePiece model (tools/reference_f64/spm_proto.py). Lines are
 {"text": ..., "ids": [...]} without BOS, the format of `llmtok --check`; "decoded" is added where decoding the ids does
 not give the text back.
 """
@@ -15,7 +15,7 @@ import sys
 from golden_io import HERE, emit_or_check
 from random_texts import make_texts
 
-sys.path.insert(0, str(HERE.parent.parent / "tools" / "oracle"))
+sys.path.insert(0, str(HERE.parent.parent / "tools" / "reference_f64"))
 from spm_proto import load_processor  # noqa: E402
 
 SEED = 20240607

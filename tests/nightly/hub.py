@@ -92,6 +92,17 @@ class Hub:
 
 
 class _Front(Handler):
+    def do_HEAD(self) -> None:
+        """What huggingface_hub asks before it fetches."""
+        match = re.fullmatch(r"/([^/]+/[^/]+)/resolve/[^/]+/(.+)", urllib.parse.unquote(self.path))
+        name = f"{match[1]}/{match[2]}" if match else ""
+        if name not in self.hub.files:
+            return self.head(404, {"X-Error-Code": "EntryNotFound"}, b"")
+        data = self.hub.files[name]
+        place = f"http://127.0.0.1:{self.hub.content.server_port}/{urllib.parse.quote(name)}"
+        self.head(302, {"Location": place, "X-Repo-Commit": COMMIT, "X-Linked-Size": str(len(data)),
+                        "X-Linked-Etag": f'"{hashlib.sha256(data).hexdigest()}"'}, b"")
+
     def do_GET(self) -> None:
         path = urllib.parse.unquote(self.path)
         token = self.headers.get("Authorization")
@@ -107,10 +118,10 @@ class _Front(Handler):
         if match := re.fullmatch(r"/api/models/([^/]+/[^/]+)/revision/[^/?]+\?blobs=true", path):
             some = [n for n in self.hub.files if n.startswith(match[1] + "/")]
             siblings = [{"rfilename": n.split("/", 2)[2], "size": len(self.hub.files[n]),
-                         "lfs": {"sha256": hashlib.sha256(self.hub.files[n]).hexdigest(), "size": len(self.hub.files[n])}}
+                         "lfs": {"sha256": hashlib.sha256(self.hub.files[n]).hexdigest(), "size": len(self.hub.files[n]), "pointerSize": 9}}
                         for n in some]
             if some:
-                return self.answer(200, {}, json.dumps({"sha": COMMIT, "siblings": siblings}).encode())
+                return self.answer(200, {}, json.dumps({"id": match[1], "sha": COMMIT, "siblings": siblings}).encode())
         elif match := re.fullmatch(r"/([^/]+/[^/]+)/resolve/[^/]+/(.+)", path):
             name = f"{match[1]}/{match[2]}"
             if match[1] in self.hub.gated and token != "Bearer secret":

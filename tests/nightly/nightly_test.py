@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every test of this folder, as one program; in the interpreter of LLM_PYTHON when this one has no urllib3."""
+"""Every test of this folder, as one program; in the interpreter of LLM_PYTHON when this one has no pytest."""
 
 import importlib.util
 import os
@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 def main() -> int:
-    if importlib.util.find_spec("urllib3") is None:
+    if importlib.util.find_spec("pypi_simple") is None:
         python = os.environ.get("LLM_PYTHON")
         if not python or os.environ.get("NIGHTLY_TEST_CHILD"):
-            print("SKIPPED: needs urllib3 (LLM_PYTHON, an interpreter with tests/golden/requirements.txt)")
+            print("SKIPPED: needs pypi-simple, pytest and huggingface_hub (LLM_PYTHON, an interpreter with tests/golden/requirements.txt)")
             return 0
         os.environ["NIGHTLY_TEST_CHILD"] = "1"
         os.execv(python, [python, "-B", __file__, *sys.argv[1:]])

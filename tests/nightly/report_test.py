@@ -1,13 +1,11 @@
-"""History, the page, JUnit, `lock`, `references` and `bisect`."""
+"""History, JUnit, `lock` and `references`."""
 
-import re
 import unittest
 import xml.etree.ElementTree as ElementTree
-from html.parser import HTMLParser
 
 from support import Tree
 from hub import COMMIT
-from nightly import files, history, junit, lock, manifest, page, references
+from nightly import files, history, lock, manifest, references
 from nightly.results import ERROR, FAIL, INFO, PASS, SKIP, Result
 
 
@@ -20,79 +18,31 @@ def result(check: str, verdict: str, **more) -> Result:
     return Result("m", check, verdict, **more)
 
 
-class Balance(HTMLParser):
-    """Every element that is opened is closed, and nothing is loaded from elsewhere."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.open, self.outside, self.words = [], [], ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        if tag not in ("meta", "br", "circle", "polyline"):
-            self.open.append(tag)
-        self.outside += [value for key, value in attrs if key in ("src", "href", "srcset", "action")]
-
-    def handle_endtag(self, tag):
-        if tag not in ("circle", "polyline"):
-            assert self.open.pop() == tag, tag
-
-    def handle_data(self, data):
-        if self.open[-1:] != ["style"]:
-            self.words += data
-
-
 class ReportTest(Tree):
-    def page(self, run: history.RunRecord, *past: history.RunRecord) -> Balance:
-        parsed = Balance(page.render(run, list(past), self.root))
-        self.assertEqual((parsed.open, parsed.outside), ([], []))
-        return parsed
-
     def test_verdict_of_a_run(self):
         ok, red, skip, info, error = (result("x", v) for v in (PASS, FAIL, SKIP, INFO, ERROR))
         for results, verdict in (([ok], "PASS"), ([ok, skip], "PASS"), ([ok, info], "PASS"), ([skip], "NOT RUN"), ([], "NOT RUN"),
                                  ([info], "NOT RUN"), ([ok, error], "NOT RUN"), ([ok, error, red], "FAIL")):
             self.assertEqual(record(1, *results).verdict, verdict)
 
-    def test_everything_is_escaped(self):
-        evil = '<script>alert("x")</script>&'
-        run = record(1, Result(evil, "self", FAIL, evil + "\x01", {evil: 1.0}, evil))
-        self.assertNotIn("<script", page.render(run, [], self.root))
-        self.page(run)
-        case = ElementTree.fromstring(junit.render(run)).find("testsuite/testcase")
-        self.assertEqual(case.find("failure").attrib["message"], evil + "?")
-
-    def test_no_resource_from_elsewhere(self):
-        text = page.render(record(1, result("ppl", PASS, figures={"perplexity": 1.0})), [], self.root)
-        self.assertIsNone(re.search(r"https?://|@import|url\(", text))
-        self.assertIn("prefers-color-scheme: dark", text)
-
-    def test_figures_show_every_run(self):
-        past = [record(i, result("ppl", FAIL if i == 2 else PASS, figures={"perplexity": 1.0 + i})) for i in (1, 2)]
-        text = page.render(record(3, result("ppl", PASS, figures={"perplexity": 9.0})), past, self.root)
-        self.assertEqual(len(re.findall("<circle", text)), 3)
-        self.assertEqual(len(re.findall('class="fail"><title>3 ', text)), 1)
-        self.assertIn("least 2, most 9, now 9", text)
-
-    def test_red_names_its_beginning_and_bisect(self):
+    def test_red_names_its_beginning(self):
         a, b, c = "a" * 40, "b" * 40, "c" * 40
         past = [record(1, result("self", PASS), commit=a), record(2, result("self", FAIL), commit=b)]
-        words = self.page(record(3, result("self", FAIL, message="row 7"), commit=c), *past).words
-        self.assertIn("green on 2026-11-01 at aaaaaaaaaaaa, red since 2026-11-02 at bbbbbbbbbbbb", words)
-        self.assertIn("./dev nightly bisect aaaaaaaaaaaa bbbbbbbbbbbb --check self --model m", words)
+        words = history.changes(past, record(3, result("self", FAIL, message="row 7"), commit=c))
+        self.assertIn("green on 2026-11-01 at aaaaaaaaaaaa, red since 2026-11-02 at bbbbbbbbbbbb", words[0])
 
     def test_changes_since_the_last_green_run(self):
         self.git("init", "-q")
         self.git("add", ".")
         self.git("commit", "-qm", "first")
         green = self.git("rev-parse", "HEAD")
-        for subject in ("second <b>", "third"):
+        for subject in ("second", "third"):
             self.git("commit", "-qm", subject, "--allow-empty")
         past = [record(1, result("ppl", PASS, figures={"perplexity": 1.5}), commit=green), record(2, result("ppl", FAIL))]
         run = record(3, result("ppl", PASS, figures={"perplexity": 1.5000001}), result("new", PASS),
                      commit=self.git("rev-parse", "HEAD"))
-        words = self.page(run, *past).words
-        for text in ("second <b>", "third", "perplexity 1.5 to 1.5000001", "m new: new"):
+        words = "\n".join(history.since_green(past, run, self.root))
+        for text in ("second", "third", "perplexity 1.5 to 1.5000001", "m new: new"):
             self.assertIn(text, words)
         self.assertNotIn("first", words)
 
@@ -103,10 +53,16 @@ class ReportTest(Tree):
         path.write_text(path.read_text() + '{"id": "cut')
         self.assertEqual([r.verdict for r in history.load(path)], ["PASS", "PASS"])
 
-    def test_junit_counts(self):
-        run = record(1, *(result(v, v) for v in (PASS, FAIL, ERROR, SKIP, INFO)))
-        root = ElementTree.fromstring(junit.render(run))
-        self.assertEqual([root.attrib[k] for k in ("tests", "failures", "errors", "skipped")], ["5", "1", "1", "1"])
+    def test_pytest_reports_every_verdict(self):
+        """A check for each in junit.xml: failures, errors (what could not run) and skips, with the message."""
+        self.fault("self", "1")
+        self.fault("verify", "4")
+        self.assertEqual(self.run_once(models=self.manifest.models[:1], checks=["self", "verify", "layer-diff", "ppl"])[0], 1)
+        suite = ElementTree.parse(self.folder / "state/junit.xml").getroot().find("testsuite")
+        self.assertEqual([suite.attrib[k] for k in ("tests", "failures", "errors", "skipped")], ["4", "1", "1", "1"])
+        cases = {case.attrib["name"]: case for case in suite.iter("testcase")}
+        self.assertIn("self: as asked", cases["test_check[a:self]"].find("failure").attrib["message"])
+        self.assertEqual(cases["test_check[a:ppl]"].find("properties/property").attrib, {"name": "perplexity", "value": "1.25"})
 
 
 class LockTest(Tree):
@@ -170,7 +126,7 @@ class AddTest(Tree):
         self.file = self.folder / "elsewhere/my model.gguf"
         files.write_atomically(self.file, b"my weights")
         self.lock_text = self.manifest.path.read_text()
-        oracle = self.root / "tools/oracle/verify_reference.py"
+        oracle = self.root / "tools/reference_f64/verify_reference.py"
         files.write_atomically(oracle, "import sys; open(sys.argv[sys.argv.index('-o') + 1], 'w').write('{}')")
 
     def test_adds_checks_and_names_a_change(self):
@@ -209,57 +165,6 @@ class AddTest(Tree):
         files.write_json(self.place().local, {"format": manifest.FORMAT, "models": [{"name": "x", "family": "x", "path": "x.gguf"}]})
         with self.assertRaisesRegex(manifest.ManifestError, r"local.lock: models\[0\].path: found \"x.gguf\", need an absolute path"):
             manifest.load(self.manifest.path, self.place().local)
-
-
-class BisectTest(Tree):
-    """A repository whose build copies the fake tool; one commit breaks it, others do not build."""
-
-    def setUp(self):
-        super().setUp()
-        self.git("init", "-q", "-b", "main")
-        self.commits = []
-
-    def commit(self, subject: str, build: str = "true", fault: str = "") -> None:
-        (self.root / "build.sh").write_text(f"{build} && mkdir -p out && cp {self.bin}/llm* out/ && rm -f out/fault-*\n"
-                                            + (f"echo {fault} >out/fault-self\n# {subject}" if fault else f"# {subject}"))
-        (self.root / ".gitignore").write_text("out/\n")
-        self.git("add", ".")
-        self.git("commit", "-qm", subject)
-        self.commits.append(self.git("rev-parse", "HEAD"))
-
-    def bisect(self, good: int = 0, bad: int = -1) -> tuple[int, str]:
-        return self.nightly("bisect", self.commits[good], self.commits[bad], "--check", "self", "--model", "a", "--build",
-                            "sh build.sh", "--bin-of-build", "out", "--offline")
-
-    def test_names_the_commit_past_those_that_cannot_be_tested(self):
-        for i in range(4):
-            self.commit(f"harmless {i}")
-        self.commit("unbuildable", build="false")
-        self.commit("could not run", fault="4")
-        self.commit("harmless 5")
-        self.commit("the culprit", fault="1")
-        for i in range(3):
-            self.commit(f"later {i}", fault="1")
-        code, words = self.bisect()
-        self.assertEqual(code, 0, words)
-        self.assertIn("the culprit", words.rpartition("red since")[2])
-
-    def test_neighbours_that_do_not_build_are_all_named(self):
-        self.commit("good")
-        self.commit("unbuildable", build="false")
-        self.commit("red", fault="1")
-        code, words = self.bisect()
-        self.assertEqual(code, 2)
-        answer = words.rpartition("red since one of these")[2]
-        self.assertIn("unbuildable", answer)
-        self.assertIn("red", answer)
-
-    def test_an_end_that_is_not_what_it_should_be(self):
-        self.commit("good")
-        self.commit("also good")
-        code, words = self.bisect()
-        self.assertEqual(code, 2)
-        self.assertIn("found good, need bad", words)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,14 @@
-"""Whole runs over fake tools: verdicts, exit codes, interruption, memory."""
+"""Whole runs over fake tools: verdicts, exit codes, what is kept."""
 
 import contextlib
-import random
-import signal
-import threading
 import time
 import unittest
 from pathlib import Path
 from unittest import mock
 
-from support import ROOT, Tree, reports
-from nightly import files, history, manifest, schedule
-from nightly.results import ERROR, FAIL, PASS, SKIP, Result, Task
+from support import ROOT, Tree
+from nightly import files, history, manifest, run
+from nightly.results import ERROR, FAIL, PASS, SKIP, Result
 
 
 class VerdictTest(Tree):
@@ -42,7 +39,7 @@ class VerdictTest(Tree):
         self.assertEqual((code, record.results[0].verdict), (2, ERROR))
 
     def test_everything_skipped_is_not_green(self):
-        code, record = self.run_once(models=self.manifest.models[1:], client=None)
+        code, record = self.run_once(models=self.manifest.models[1:], source=self.source(offline=True))
         self.assertEqual((code, record.verdict, {r.verdict for r in record.results}), (2, "NOT RUN", {SKIP}))
 
     def test_figures_that_rise_are_red(self):
@@ -96,11 +93,11 @@ class VerdictTest(Tree):
                               ("print('v: agrees 5 of 5', 'w: FAIL: line 3', sep='\\n'); raise SystemExit(1)", FAIL)):
             if text:
                 files.write_atomically(script, text)
-            _, record = self.run_once(models=[model], client=None)
+            _, record = self.run_once(models=[model], source=self.source(offline=True))
             self.assertEqual([(r.check, r.verdict) for r in record.results], [("vocabularies", verdict)])
         self.assertEqual(record.results[0].message, "w: FAIL: line 3")
         (words / sha / "words/w.gguf").write_bytes(b"sword")
-        self.assertEqual(self.run_once(models=[model], client=None)[1].results[0].verdict, FAIL)
+        self.assertEqual(self.run_once(models=[model], source=self.source(offline=True))[1].results[0].verdict, FAIL)
 
     def test_a_public_model_against_its_frozen_figures(self):
         """The script's lines that say FAIL are the reason; models without such a reference have no such check."""
@@ -138,7 +135,7 @@ class VerdictTest(Tree):
 class KeptTest(Tree):
     def test_finished_work_is_kept_until_something_changes(self):
         self.run_once(checks=["self"], models=self.manifest.models[:1])
-        with mock.patch.object(schedule, "perform", side_effect=AssertionError("ran again")):
+        with mock.patch.object(run, "perform", side_effect=AssertionError("ran again")):
             self.run_once(checks=["self"], models=self.manifest.models[:1])
         (self.bin / "llmcheck").write_text((self.bin / "llmcheck").read_text() + "# other\n")
         self.fault("self", "1")
@@ -147,7 +144,6 @@ class KeptTest(Tree):
     def test_again_runs_anew(self):
         self.run_once(checks=["self"], models=self.manifest.models[:1])
         self.fault("self", "1")
-        time.sleep(1.1)  # results are dated to the second
         self.assertEqual(self.run_once(checks=["self"], models=self.manifest.models[:1], again=True)[0], 1)
 
     def test_what_could_not_run_is_tried_again(self):
@@ -157,72 +153,15 @@ class KeptTest(Tree):
         self.assertEqual(self.run_once(checks=["self"], models=self.manifest.models[:1])[0], 0)
 
 
-class Killed(BaseException):
-    """Stands for the end of the process at one place."""
-
-
-class InterruptionTest(Tree):
-    def setUp(self):
-        super().setUp()
-        self.fault("quality", "1")  # a red run has the longest report
-
-    def test_every_write_may_be_the_last(self):
-        """Ends the run before and after each single file that it writes, and starts it again each time."""
-        self.assertEqual(self.run_once("whole", jobs=1, models=self.manifest.models[:2])[0], 1)
-        real, points, guard = files.write_atomically, [], threading.Lock()
-        allowed = 1  # writes of one start; the last of them is where it ends
-        while True:
-            kill_after = len(points) % 2 == 1
-            left = allowed
-
-            def write(path, content):
-                nonlocal left
-                with guard:  # downloads write from several threads
-                    left -= 1
-                    last = left == 0
-                if last:
-                    points.append((path.name, content))
-                    if not kill_after:
-                        raise Killed
-                real(path, content)
-                if last:
-                    raise Killed
-
-            with mock.patch.object(files, "write_atomically", write):
-                try:
-                    self.run_once("broken", jobs=1, models=self.manifest.models[:2])
-                    break
-                except Killed:
-                    if kill_after and points[-3:-2] == points[-1:]:  # it writes this one anew at every start
-                        allowed += 1
-        self.assertGreater(len(points), 30)
-        self.assertLessEqual({"current.json", "report.html", "junit.xml", "history.jsonl"}, {name for name, _ in points})
-        self.assertEqual(reports(self.folder / "broken"), reports(self.folder / "whole"))
-        self.assertEqual(len(history.load(self.folder / "broken/history.jsonl")), 1)
-
-    def test_sigkill_at_random_moments(self):
-        (self.bin / "pause").write_text("0.03")
-        self.hub.faults = {name: ["slow"] * 3 for name in self.hub.files}
-        self.run_once("whole")
-        draw, kills = random.Random(7), 0
-        # A run that came to its end, killed or not, stands in the history; starting again would be another run.
-        while kills < 8 and not history.load(self.folder / "broken/history.jsonl"):
-            process = self.spawn("--jobs", "2", state="broken")
-            time.sleep(draw.uniform(0.1, 0.6))
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
-            kills += process.returncode == -signal.SIGKILL
-        if not history.load(self.folder / "broken/history.jsonl"):
-            code, words = self.nightly("--jobs", "2", state="broken")
-            self.assertIn("1 failed", words)
-            self.assertEqual(code, 1)
-        self.assertGreater(kills, 0)
-        self.assertEqual(reports(self.folder / "broken"), reports(self.folder / "whole"))
-
-    def test_an_unfinished_run_of_another_plan_is_not_continued(self):
-        other = {"id": "other", "started": "2026-01-01T00:00:00Z", "not_before": "", "plan": "other"}
-        files.write_json(self.folder / "state/current.json", other)
-        self.assertNotEqual(self.run_once(checks=["self"])[1].id, "other")
+class ProcessTest(Tree):
+    def test_an_interrupted_run_keeps_what_is_done(self):
+        options = {"checks": ["integrity", "self"], "models": self.manifest.models[:1]}
+        with mock.patch.object(run, "perform", side_effect=[Result("a", "integrity", PASS), KeyboardInterrupt]):
+            self.assertEqual(run.run(self.manifest, self.place(), self.options(**options)), 2)
+        self.assertEqual(history.load(self.folder / "state/history.jsonl"), [])
+        with mock.patch.object(run, "perform", wraps=run.perform) as again:
+            self.assertEqual(self.run_once(**options)[0], 0)
+        self.assertEqual(again.call_count, 1)
 
     def test_two_at_once_are_refused(self):
         with files.locked(self.folder / "state/run.lock"):
@@ -249,39 +188,6 @@ class InterruptionTest(Tree):
                 return True
             time.sleep(0.05)
         return False
-
-
-class ScheduleTest(unittest.TestCase):
-    def schedule(self, tasks: list[Task], jobs: int, memory: int) -> tuple[dict, int, int]:
-        """Results by name, the most memory and the most tasks at once."""
-        running, most, crowd, results = [], 0, 0, {}
-
-        def perform(task, *_):
-            nonlocal most, crowd
-            running.append(task)
-            most, crowd = max(most, sum(t.memory for t in running)), max(crowd, len(running))
-            if task.check == "bench":
-                self.assertEqual(running, [task])
-            time.sleep(0.01)
-            running.remove(task)
-            return Result(task.model, task.check, PASS)
-
-        with mock.patch.object(schedule, "perform", perform):
-            schedule.run_local(tasks, None, jobs=jobs, memory=memory, threads=1, timeout=1,
-                               done=lambda t, r: results.update({t.name: r}))
-        return results, most, crowd
-
-    def test_memory_and_jobs_are_kept(self):
-        tasks = [Task(f"m{i}", "bench" if i % 7 == 0 else "self", memory=100 * (i % 5 + 1)) for i in range(30)]
-        results, most, crowd = self.schedule(tasks, jobs=4, memory=700)
-        self.assertEqual(set(results), {t.name for t in tasks})
-        self.assertLessEqual(most, 700)
-        self.assertEqual(crowd, 4)
-
-    def test_too_large_is_a_named_skip(self):
-        results, _, _ = self.schedule([Task("m", "self", memory=100 << 20), Task("n", "self", memory=1)], 2, 50 << 20)
-        self.assertEqual((results["m self"].verdict, results["n self"].verdict), (SKIP, PASS))
-        self.assertIn("needs 100 MiB, --memory allows 50", results["m self"].message)
 
 
 class ManifestTest(Tree):

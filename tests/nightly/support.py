@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -17,23 +16,10 @@ sys.path[:0] = [str(ROOT / "tools"), str(HERE)]
 from hub import Hub  # noqa: E402
 from nightly import history, lock, run  # noqa: E402
 from nightly.checks import CHECKS  # noqa: E402
-from nightly.download import Client, Patience  # noqa: E402
 from nightly.manifest import Manifest, Model, load  # noqa: E402
-from nightly.resolve import File, Place, resolve  # noqa: E402
+from nightly.fetch import File, Place, Source, resolve  # noqa: E402
 
-QUICK = Patience(tries=3, backoff=0.01, longest=0.1, timeout=60)  # seconds: no test waits for it, a busy machine may need many
 HUB_FILES = {"maker/models/b-q4.gguf": bytes(range(256)) * 4000, "maker/models/b-q8.gguf": b"big" * 300000}
-
-
-def normalized(text: str) -> str:
-    """A report without dates and durations: what may differ after an interruption."""
-    text = re.sub(r"<time>[^<]*</time>", "<time/>", text)
-    text = re.sub(r' (time|timestamp)="[^"]*"', "", text)
-    return re.sub(r'"(id|started|seconds)": ("[^"]*"|[\d.e-]+)', r'"\1": null', text)
-
-
-def reports(state: Path) -> dict[str, str]:
-    return {name: normalized((state / name).read_text()) for name in ("report.html", "junit.xml", "result.json", "history.jsonl")}
 
 
 class Tree(unittest.TestCase):
@@ -69,8 +55,8 @@ class Tree(unittest.TestCase):
         return Place(self.root, self.bin, self.folder / state)
 
     def options(self, **changes) -> run.Options:
-        values = {"models": self.manifest.models, "checks": list(CHECKS), "hub": self.hub.url, "client": Client(QUICK),
-                  "jobs": 2, "memory": 8 << 30, "threads": 1, "timeout": 60.0, **changes}
+        values = {"models": self.manifest.models, "checks": list(CHECKS), "source": self.source(), "threads": 1,
+                  "timeout": 60.0, **changes}
         return run.Options(**values)
 
     def run_once(self, state: str = "state", **changes) -> tuple[int, history.RunRecord]:
@@ -83,7 +69,7 @@ class Tree(unittest.TestCase):
 
     def spawn(self, *arguments: str, state: str = "state") -> subprocess.Popen:
         command = [sys.executable, "-m", "nightly", "--root", self.root, "--lock", self.root / "models.lock", "--bin", self.bin,
-                   "--state", self.folder / state, "--hub", self.hub.url, "--backoff", "0.01", *arguments]
+                   "--state", self.folder / state, "--hub", self.hub.url, *arguments]
         return subprocess.Popen(command, cwd=ROOT / "tools", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def nightly(self, *arguments: str, state: str = "state") -> tuple[int, str]:
@@ -93,10 +79,13 @@ class Tree(unittest.TestCase):
         return process.returncode, words
 
     def locker(self, update: bool = False) -> lock.Locker:
-        return lock.Locker(self.place(), Client(QUICK), self.hub.url, update)
+        return lock.Locker(self.place(), self.source(), update)
 
-    def resolved(self, client: bool = True) -> dict[str, File]:
-        return resolve(self.manifest, self.place(), Client(QUICK) if client else None, self.hub.url)
+    def source(self, offline: bool = False) -> Source:
+        return Source(self.hub.url, offline, tries=1)
+
+    def resolved(self, offline: bool = False) -> dict[str, File]:
+        return resolve(self.manifest, self.place(), self.source(offline))
 
     def git(self, *arguments: str) -> str:
         command = ["git", "-C", str(self.root), "-c", "user.name=t", "-c", "user.email=t@t", *arguments]

@@ -198,8 +198,9 @@ TEST_CASE("the oracle makes references, the frozen ones byte by byte", "[llmchec
     return;
   }
   const auto make = [&](const std::string& model, int steps) {
-    run_shell(fmt::format("'{}' '{}/tools/oracle/verify_reference.py' '{}' -q --steps {} -o '{}'",
-                          python(), LLM_SOURCE_DIR, model, steps, w / "made.json"))
+    run_shell(
+        fmt::format("'{}' '{}/tools/reference_f64/verify_reference.py' '{}' -q --steps {} -o '{}'",
+                    python(), LLM_SOURCE_DIR, model, steps, w / "made.json"))
         .must_end(0);
   };
   for (const auto& [model, file] :

@@ -1,5 +1,6 @@
-// The definition against the numeric contract as numpy has it (tools/oracle/contract.py), which was
-// written from docs/numerics.md alone: a mistake that engine and definition share shows here.
+// The definition against the numeric contract as numpy has it (tools/reference_f64/contract.py),
+// which was written from docs/numerics.md alone: a mistake that engine and definition share shows
+// here.
 
 #include "engine/engine.h"
 #include "quant/formats/activations.h"
@@ -159,8 +160,8 @@ codes, scale = quantize(x, x.shape[1])
 np.savez(sys.argv[3], x=x, codes=codes.astype(np.int32), scale=scale)
 )");
   const std::string path = scratch / "codes.npz";
-  REQUIRE(run(fmt::format("'{}' '{}' '{}/tools/oracle' {} '{}'", python(), script, LLM_SOURCE_DIR,
-                          n, path)) == 0);
+  REQUIRE(run(fmt::format("'{}' '{}' '{}/tools/reference_f64' {} '{}'", python(), script,
+                          LLM_SOURCE_DIR, n, path)) == 0);
   const auto file = require_ok(NpzReader::open(path));
   const auto x = require_ok(require_ok(file.read("x")).as_f32());
   const auto codes = require_ok(require_ok(file.read("codes")).as_i64());
@@ -179,7 +180,7 @@ np.savez(sys.argv[3], x=x, codes=codes.astype(np.int32), scale=scale)
 
 TEST_CASE("the oracle passes its own checks", "[oracle]") {
   if (!oracle_available()) return;
-  run_shell(fmt::format("'{}' '{}/tools/oracle/selftest.py'", python(), LLM_SOURCE_DIR))
+  run_shell(fmt::format("'{}' '{}/tools/reference_f64/selftest.py'", python(), LLM_SOURCE_DIR))
       .must_end(0);
 }
 

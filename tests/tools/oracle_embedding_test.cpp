@@ -1,4 +1,5 @@
-// Embeddings of llmserve against the oracle's (tools/oracle/embedding.py), which is numpy in f64.
+// Embeddings of llmserve against the oracle's (tools/reference_f64/embedding.py), which is numpy in
+// f64.
 
 #include "tests/tools/llmserve_process.h"
 #include "tests/tools/oracle_process.h"
@@ -21,7 +22,7 @@ TEST_CASE("embeddings agree with the f64 oracle", "[oracle]") {
       const auto found = answer["data"][0]["embedding"].get<std::vector<double>>();
       const std::string list = json_text(ids);
       const auto oracle = run_shell(fmt::format(
-          "'{}' '{}/tools/oracle/embedding.py' '{}' --ids {} --pooling {} --dimensions {}",
+          "'{}' '{}/tools/reference_f64/embedding.py' '{}' --ids {} --pooling {} --dimensions {}",
           python(), LLM_SOURCE_DIR, path, list.substr(1, list.size() - 2), pooling, dimensions));
       REQUIRE(oracle.exit_code == 0);
       const auto expected = test::parse_json(oracle.out).get<std::vector<double>>();

@@ -32,8 +32,8 @@ inline bool oracle_available() {
 /// @param options  which tokens, and what is rounded
 inline Dump oracle_dump(const std::string& model, const std::string& options,
                         const std::string& output) {
-  const auto command = fmt::format("'{}' '{}/tools/oracle/from_gguf.py' '{}' {} -o '{}'", python(),
-                                   LLM_SOURCE_DIR, model, options, output);
+  const auto command = fmt::format("'{}' '{}/tools/reference_f64/from_gguf.py' '{}' {} -o '{}'",
+                                   python(), LLM_SOURCE_DIR, model, options, output);
   REQUIRE(run(command) == 0);
   return require_ok(Dump::load(output));
 }

@@ -1,5 +1,5 @@
 // The engine against an independent forward pass: numpy, f64, weights dequantized by the `gguf`
-// package (tools/oracle/from_gguf.py). Nothing is shared between the two but the file.
+// package (tools/reference_f64/from_gguf.py). Nothing is shared between the two but the file.
 
 #include "engine/engine.h"
 #include "tests/tools/oracle_process.h"

@@ -201,7 +201,7 @@ class Check {
     const auto add = [&](std::string line) { report_.next.push_back(std::move(line)); };
     if (report_.verdict() == Verdict::kUndecided) {
       report_.summary = "nothing failed, but something could not be decided: see below";
-      add(stages_ ? "a reference with the taps of all layers (tools/oracle) judges more"
+      add(stages_ ? "a reference with the taps of all layers (tools/reference_f64) judges more"
           : !receipts_.empty()      ? "each receipt that cannot be checked says why"
           : !a_.receipt_log.empty() ? "--log-head tells an empty log from one that was cut off"
                                     : "more documents in the text of --quality decide more");
@@ -229,7 +229,7 @@ class Check {
       add(fmt::format("llmcheck {} --self covers the other instruction sets, threads and batches",
                       run_.path));
     if (checks_self() && !reference_ && !verify_reference_)
-      add("--layer-diff REF.npz holds the file against another program (tools/oracle)");
+      add("--layer-diff REF.npz holds the file against another program (tools/reference_f64)");
   }
 
   const CheckArguments& a_;

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
-from .resolve import Place
+from .fetch import Place
 from .results import ERROR, FAIL, INFO, PASS, SKIP, Result, Task
 
-MIB = 1 << 20
 PPL_MAY_RISE = 0.002  # as the documents' gate of --quality (docs/quality.md)
 KLD_MAY_RISE = 0.10
 DETAIL_LINES = 40
@@ -199,29 +198,27 @@ def real(run: Run) -> Outcome:
 
 @dataclass(frozen=True)
 class Check:
-    """`needs`: references of the model without which it is skipped; `copies`: memory, in times the model's file; `folder`: of a
-    folder of vocabularies, not of a model; `script`: what it runs, for Place.path."""
+    """`needs`: references of the model without which it is skipped; `folder`: of a folder of vocabularies, not of a model; `script`:
+    what it runs, for Place.path."""
 
     run: Callable[[Run], Outcome]
     needs: tuple[str, ...] = ()
-    copies: float = 2.0
-    alone: bool = False  # measures time, so nothing else runs beside it
     folder: bool = False
     script: str = ""
 
 
 CHECKS = {
-    "integrity": Check(integrity, copies=1.0),
-    "self": Check(self_check, copies=3.0),
+    "integrity": Check(integrity),
+    "self": Check(self_check),
     "verify": Check(verify, ("verify",)),
-    "layer-diff": Check(layer_diff, ("layer-diff",), copies=3.0),
+    "layer-diff": Check(layer_diff, ("layer-diff",)),
     "equivalence": Check(equivalence, ("equivalence",)),
     "quality": Check(quality, ("quality",)),
     "ppl": Check(ppl),
     "kld": Check(kld),
     "real": Check(real, ("real",), script="root/tests/real/check.py"),
     "vocabularies": Check(script, folder=True, script="root/tests/real/vocabularies.py"),
-    "bench": Check(bench, alone=True),
+    "bench": Check(bench),
 }
 
 

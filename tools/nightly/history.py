@@ -85,10 +85,6 @@ def add(path: Path, run: RunRecord) -> None:
     files.write_atomically(path, "".join(json.dumps(asdict(r), ensure_ascii=False) + "\n" for r in runs))
 
 
-def before(runs: list[RunRecord], run: RunRecord) -> list[RunRecord]:
-    return [r for r in runs if (r.started, r.id) < (run.started, run.id)]
-
-
 def commits_between(root: Path, good: str, bad: str) -> list[tuple[str, str]]:
     """(short hash, subject) of what `bad` has and `good` has not, newest first; empty when git cannot say."""
     good, bad = good.partition("+")[0], bad.partition("+")[0]
@@ -99,15 +95,6 @@ def commits_between(root: Path, good: str, bad: str) -> list[tuple[str, str]]:
     except (OSError, subprocess.CalledProcessError):
         return []
     return [tuple(line.split("\t", 1)) for line in log.splitlines()]
-
-
-@dataclass(frozen=True)
-class Change:
-    """A result that is not what it was in the last green run, or for reds: since when."""
-
-    result: Result
-    text: str
-    bisect: str = ""  # the command that finds the commit
 
 
 def _last(runs: list[RunRecord], result: Result, verdict: str) -> RunRecord | None:
@@ -121,35 +108,39 @@ def _apart(old: float, new: float) -> str:
     return f"{old:.{digits}g} to {new:.{digits}g}"
 
 
-def _red(past: list[RunRecord], run: RunRecord, result: Result) -> Change:
+def _red(past: list[RunRecord], run: RunRecord, result: Result) -> str:
     good = _last(past, result, PASS)
     if not good:
-        return Change(result, "never green in the history")
+        return "never green in the history"
     reds = [r for r in past if r.started > good.started and (old := r.result(result.model, result.check))
             and old.verdict == FAIL]
     since = (reds[0] if reds else run)
-    bad = since.commit.partition("+")[0][:12]
-    command = f"./dev nightly bisect {good.commit.partition('+')[0][:12]} {bad} --check {result.check} --model {result.model}"
-    dirty = good.commit == since.commit or "+" in since.commit
-    return Change(result, f"green on {good.started[:10]} at {good.commit[:12]}, red since {since.started[:10]} at "
-                  f"{since.commit[:12]}", "" if dirty else command)
+    return (f"green on {good.started[:10]} at {good.commit[:12]}, red since {since.started[:10]} at {since.commit[:12]} "
+            "(git bisect run: docs/nightly.md)")
 
 
-def changes(past: list[RunRecord], run: RunRecord) -> list[Change]:
+def changes(past: list[RunRecord], run: RunRecord) -> list[str]:
     """Every red with its beginning, then verdicts and gates' figures that differ from the last green run's."""
-    found = [_red(past, run, r) for r in run.of(FAIL)]
+    found = [f"FAIL  {r.name}: {_red(past, run, r)}" for r in run.of(FAIL)]
     green = next((r for r in reversed(past) if r.verdict == GREEN), None)
     for result in run.results if green else []:
         old = green.result(result.model, result.check)
         if result.verdict == FAIL or result.verdict == INFO:
             continue
+        moved = [f"{k} {_apart(old.figures[k], v)}" for k, v in result.figures.items()
+                 if k in old.figures and old.figures[k] != v] if old else []
         if old is None:
-            found.append(Change(result, "new"))
+            found.append(f"{result.name}: new")
         elif old.verdict != result.verdict:
-            found.append(Change(result, f"{old.verdict} then, {result.verdict} now"))
-        else:
-            moved = [f"{k} {_apart(old.figures[k], v)}" for k, v in result.figures.items()
-                     if k in old.figures and old.figures[k] != v]
-            if moved:
-                found.append(Change(result, ", ".join(moved)))
+            found.append(f"{result.name}: {old.verdict} then, {result.verdict} now")
+        elif moved:
+            found.append(f"{result.name}: {', '.join(moved)}")
     return found
+
+
+def since_green(past: list[RunRecord], run: RunRecord, root: Path) -> list[str]:
+    """Lines for people: what is other than in the last green run, and the commits since then."""
+    found, green = changes(past, run), next((r for r in reversed(past) if r.verdict == GREEN), None)
+    commits = commits_between(root, green.commit, run.commit) if green else []
+    head = [f"Since the last green run, {green.started[:10]} at {green.commit[:12]}:"] if green and (found or commits) else []
+    return head + found + [f"  {short} {subject}" for short, subject in commits]

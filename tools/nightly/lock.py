@@ -6,10 +6,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import download, files
+from . import files
 from .manifest import Manifest, Model
-from .output import say
-from .resolve import Place, fetch, hub_facts
+from .fetch import Place, Source, Unreachable, WrongContent, fetch, hub_facts, say
 
 
 class Conflict(Exception):
@@ -19,8 +18,7 @@ class Conflict(Exception):
 @dataclass(frozen=True)
 class Locker:
     place: Place
-    client: download.Client | None  # not asked for a model of one's own
-    hub: str
+    source: Source
     update: bool  # replace what is pinned
 
     def pin(self, model: Model, field: str, value: object) -> None:
@@ -33,7 +31,7 @@ class Locker:
         setattr(model, field, value)
 
     def lock(self, model: Model, download_it: bool) -> None:
-        """@throws Conflict, Unreachable, WrongContent, NoSpace, OSError"""
+        """@throws Conflict, Unreachable, WrongContent, OSError"""
         if model.in_tree:
             return  # pinned by git
         path = Path(model.path) if model.local else self._fetched(model, download_it)
@@ -43,7 +41,7 @@ class Locker:
     def _fetched(self, model: Model, download_it: bool) -> Path | None:
         """The model's file or folder, downloaded; None when the hub is believed."""
         if model.repository:
-            facts = hub_facts(self.client, model, self.hub)
+            facts = hub_facts(model, self.source.hub)
             if facts["revision"]:
                 model.revision = facts["revision"]  # the commit of a branch or tag; of a commit, itself
             self.pin(model, "size", facts["size"])
@@ -53,7 +51,7 @@ class Locker:
         unpinned = dataclasses.replace(model, size=None, sha256=None,
                                        packages=[{**package, "sha256": None} for package in model.packages or []])
         again = bool(self.update and model.packages)
-        path = fetch(self.client, unpinned if again else model, self.place.cache, self.hub)
+        path = fetch(unpinned if again else model, self.place.cache, self.source)
         if again:
             model.packages = unpinned.packages
         return path
@@ -83,10 +81,10 @@ def lock(manifest: Manifest, models: list[Model], locker: Locker, download_them:
             locker.lock(model, download_them)
             pins = "pinned by git" if model.in_tree else f"{model.size} bytes, SHA-256 {model.sha256}, root {model.root}"
             say(f"{model.name}: {pins}")
-        except (Conflict, download.WrongContent) as error:
+        except (Conflict, WrongContent) as error:
             say(f"error: {error}")
             code = 1
-        except (download.Unreachable, download.NoSpace, OSError) as error:
+        except (Unreachable, OSError) as error:
             say(f"error: {model.name}: {error}")
             code = code or 2
         manifest.save()

@@ -7,13 +7,12 @@ import subprocess
 from pathlib import Path
 
 from . import files
-from .checks import CHECKS, MIB
+from .checks import CHECKS
 from .manifest import Manifest, Model
-from .resolve import File, Hashes, Place
+from .fetch import File, Hashes, Place
 from .results import ERROR, FAIL, SKIP, Build, Task
 
 TOOLS = ("llmcheck", "llmgguf", "llmbench", "llmrun", "llmtok")
-BASE_MEMORY = 256 * MIB
 
 
 def _undecided(model: Model, check: str, file: File) -> Task:
@@ -32,7 +31,6 @@ def _task(model: Model, check: str, manifest: Manifest, found: dict[str, File], 
     if file.status != "ready":
         return _undecided(model, check, file)
     inputs = {"model": [file.name, file.sha256]}
-    size = file.size
     if check == "integrity":
         if model.root:
             inputs["root"] = ["", model.root]
@@ -44,7 +42,6 @@ def _task(model: Model, check: str, manifest: Manifest, found: dict[str, File], 
         if found[other].status != "ready":
             return Task(model.name, check, verdict=SKIP, message=f"{other}: {found[other].reason}")
         inputs["family"] = [found[other].name, found[other].sha256]
-        size += found[other].size
     manifest_here = "manifest" in model.references and place.path(model.references["manifest"]["path"]).exists()
     optional = ("manifest",) if check == "integrity" and manifest_here else ()
     for kind in (*CHECKS[check].needs, *optional):
@@ -61,8 +58,7 @@ def _task(model: Model, check: str, manifest: Manifest, found: dict[str, File], 
         if not (path := place.path(script)).exists():
             return Task(model.name, check, verdict=SKIP, message=f"{script} is not here")
         inputs["script"] = [script, hashes.of(path)]
-    memory = BASE_MEMORY + int(CHECKS[check].copies * size)
-    return Task(model.name, check, inputs, model.figures.get(check, {}), model.refused, memory)
+    return Task(model.name, check, inputs, model.figures.get(check, {}), model.refused)
 
 
 def _applies(check: str, model: Model, manifest: Manifest) -> bool:

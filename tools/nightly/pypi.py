@@ -4,6 +4,7 @@ SHA256 FOLDER` prints where it is. Nothing in it is run. Ends with 77 where it c
 import ast
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -39,36 +40,42 @@ def indexes() -> list[str]:
     return [url.rstrip("/") for url in found if url.startswith(("http://", "https://"))]
 
 
+def _shown(url: str) -> str:
+    """Without the login."""
+    return re.sub(r"//[^/@]*@", "//", url)
+
+
 def sha256(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def fetch(package: str, file: str, pinned: str, folder: Path, *, tries: int = 3) -> Path:
-    """The file in `folder`, from the first index that has it. @throws Unreachable, WrongContent, OSError"""
+def fetch(package: str, file: str, pinned: str | None, folder: Path, *, tries: int = 3) -> Path:
+    """The file in `folder`, from the first index that has it; `pinned`: its SHA-256, where that is known. @throws Unreachable, WrongContent, OSError"""
     path, said = folder / file, []
-    if path.exists() and sha256(path) == pinned:
+    if path.exists() and pinned and sha256(path) == pinned:
         return path
     folder.mkdir(parents=True, exist_ok=True)
     session = requests.Session()
     session.mount("http", HTTPAdapter(max_retries=Retry(total=tries - 1, **PATIENCE)))
     for index in indexes():
+        shown = _shown(index)
         try:
             with PyPISimple(index, session=session) as client, tempfile.TemporaryDirectory(dir=folder) as scratch:
                 found = next((p for p in client.get_project_page(package).packages if p.filename == file), None)
                 if found is None:
-                    said.append(f"{index}: found no {file}")
+                    said.append(f"{shown}: found no {file}")
                     continue
                 part = Path(scratch) / file
                 client.download_package(found, part, verify=False, keep_on_error=False)
-                if (got := sha256(part)) != pinned:
+                if pinned and (got := sha256(part)) != pinned:
                     raise WrongContent(f"{file}: found SHA-256 {got}, expected {pinned}")
                 os.replace(part, path)
                 return path
         except NoSuchProjectError:
-            said.append(f"{index}: found no package {package}")
+            said.append(f"{shown}: found no package {package}")
         except (requests.RequestException, UnsupportedContentTypeError, ValueError) as error:
-            said.append(f"{index}: {error}")
+            said.append(f"{shown}: {str(error).replace(index, shown)}")
     raise Unreachable("; ".join(said) or "pip is set to use no index of http or https")
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from . import files
 from .checks import perform
 from .manifest import FROZEN, Manifest, Model
-from .output import say
 from .plan import machine_id, plan
-from .resolve import File, Place
+from .fetch import File, Place, say
 from .results import ERROR, FAIL
 
 LAYER_TOKENS = 24
@@ -41,7 +40,7 @@ class Wish:
 
 
 def _command(kind: str, model: Path, out: Path, place: Place, text: Path, wish: Wish) -> list:
-    oracle = place.root / "tools/oracle"
+    oracle = place.root / "tools/reference_f64"
     llmcheck = place.bin / "llmcheck"
     if kind == "manifest":
         return [place.bin / "llmgguf", "hash", model, "-o", out]

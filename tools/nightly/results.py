@@ -21,7 +21,6 @@ class Task:
     inputs: dict = field(default_factory=dict)
     frozen: dict = field(default_factory=dict)  # figures that it is held against
     refused: bool = False  # of a model that the engine is known not to support yet
-    memory: int = 0  # bytes, estimated
     verdict: str = ""
     message: str = ""
 
@@ -70,12 +69,11 @@ class Store:
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key}.json"
 
-    def get(self, key: str, not_before: str = "") -> Result | None:
+    def get(self, key: str) -> Result | None:
         try:
-            result = Result(**json.loads(self._path(key).read_text(encoding="utf-8")))
+            return Result(**json.loads(self._path(key).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return None
-        return result if result.started >= not_before else None
 
     def put(self, key: str, result: Result) -> None:
         if result.verdict in STORED:

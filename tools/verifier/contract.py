@@ -75,17 +75,6 @@ def swiglu(x: np.ndarray, u: np.ndarray) -> np.ndarray:
     return (x / (F32(1) + exp(-x))) * u
 
 
-def codes(x: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """(T, K) activations as whole numbers in f32 (T, K / n, n), and scales (T, K / n)."""
-    x = x.reshape(len(x), -1, n)
-    with np.errstate(all="ignore"):
-        amax = (x.view(np.uint32) & 0x7FFFFFFF).max(axis=2).view(F32)
-        d, inverse = amax / F32(127), F32(127) / amax
-        good = np.isfinite(amax) & np.isfinite(inverse)
-        q = np.where(good[..., None], np.rint(x * inverse[..., None]), F32(0))
-        return q, np.where(np.isfinite(amax) & ~good, F32(0), d)
-
-
 def rope_tables(positions: int, dims: int, theta: float, scale: float, divisors: np.ndarray, magnitude: float) -> np.ndarray:
     """(2, positions, dims / 2): cos and sin. Angles are f64; their functions are exact here and rounded to f64."""
     with decimal.localcontext() as context:

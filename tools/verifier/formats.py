@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
+from contract import quantize
 
-from .contract import F32, F64, codes, fma
+from .contract import F32, F64, fma
 from .gguf import GGUF, Unsupported
 
 ROWS = 2048  # of a matrix at a time, for the sake of memory
@@ -33,7 +34,7 @@ class Matrix:
 
     def product(self, x: np.ndarray) -> np.ndarray:
         """(T, K) to (T, rows)."""
-        part, inputs = (self._float_product, (x,)) if self.d is None else (self._block_product, codes(x, self.n))
+        part, inputs = (self._float_product, (x,)) if self.d is None else (self._block_product, quantize(x, self.n))
         return np.concatenate([part(slice(r, r + ROWS), *inputs) for r in range(0, len(self.q), ROWS)], axis=1)
 
     def _float_product(self, rows: slice, x: np.ndarray) -> np.ndarray:

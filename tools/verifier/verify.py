@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from .gguf import GGUF
-from .model import Llama
+from . import model
 from .receipt import Malformed
 from .sampling import Settings, distribution, draw, uniform
 from .tokenizer import Tokenizer
@@ -91,7 +91,7 @@ class Verifier:
         r = self.receipt
         positions = self.ids[:r.context] if len(self.ids) == r.context + 1 else self.ids
         drawn, first, rows, at = hashlib.sha256(), len(r.prompt_ids) - 1, [], 0
-        for part in Llama(self.file, r.kv, r.compute).logits(positions):
+        for part in model.logits(self.file, r.kv, r.compute, positions):
             rows.append(part[max(0, first - at):])
             drawn.update(rows[-1].astype("<f4").tobytes())
             at += len(part)

@@ -18,7 +18,7 @@ import transformers
 from tokenizers import pre_tokenizers
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parents[2] / "tools/oracle"), str(HERE.parent)]
+sys.path[:0] = [str(HERE.parents[2] / "tools/reference_f64"), str(HERE.parent)]
 
 from gguf_model import GgufModel  # noqa: E402
 from random_texts import make_texts  # noqa: E402

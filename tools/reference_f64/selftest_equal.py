@@ -5,7 +5,8 @@ import numpy as np
 
 from contract import Arithmetic, Contract, to_f32
 from gguf_model import GgufModel
-from llama_f64 import LlamaF64, Text
+from decoder import Text
+from llama_f64 import LlamaF64
 from selftest_layers import SCALES, YARN, best
 from selftest_models import EXPERTS, IDS, USED, Bench, dumped, logits, nmse, random_weights, relative_error, require_close, taps_of
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs a GGUF of the Llama family (those of hparams.FAMILIES) in numpy and dumps every activation as `llmcheck-act/1` (see dump.py).
 
-    python tools/oracle/from_gguf.py MODEL.gguf --ids 1,403,407 -o ref.npz
-    python tools/oracle/from_gguf.py MODEL.gguf --ids ids.txt --decode 8 -o ref.npz
-    python tools/oracle/from_gguf.py MODEL.gguf --ids-random 600 --compute int8 --kv f16 -o ref.npz
+    python tools/reference_f64/from_gguf.py MODEL.gguf --ids 1,403,407 -o ref.npz
+    python tools/reference_f64/from_gguf.py MODEL.gguf --ids ids.txt --decode 8 -o ref.npz
+    python tools/reference_f64/from_gguf.py MODEL.gguf --ids-random 600 --compute int8 --kv f16 -o ref.npz
 
 By default everything is f64, the mathematics of the model (R0). `--compute int8` and `--compute f32` round where the
 numeric contract rounds, docs/numerics.md (R2; contract.py says how).

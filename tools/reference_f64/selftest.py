@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks the oracles themselves, on small random models written to a temporary folder. Exit code 1 if a check fails.
 
-    python tools/oracle/selftest.py
-    python tools/oracle/selftest.py --model stories260K.gguf --greedy stories260K_greedy.json
+    python tools/reference_f64/selftest.py
+    python tools/reference_f64/selftest.py --model stories260K.gguf --greedy stories260K_greedy.json
 
 The second form also compares greedy texts with recorded ones (needs sentencepiece).
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The embedding of a text in f64: rows of the final norm, pooled, cut, of length 1 (docs/numerics.md, "Embeddings"), as JSON.
 
-    python tools/oracle/embedding.py MODEL.gguf --ids 1,403,407 --pooling mean [--dimensions 64]
+    python tools/reference_f64/embedding.py MODEL.gguf --ids 1,403,407 --pooling mean [--dimensions 64]
 """
 
 import argparse

@@ -2,8 +2,8 @@
 """Freezes the reference of `llmcheck --verify`: greedy continuations with the most likely tokens of every step, by the f64
 oracle (R0). The format is described in docs/verify.md.
 
-    python tools/oracle/verify_reference.py MODEL.gguf -o REF.json
-    python tools/oracle/verify_reference.py MODEL.gguf --prompts MINE.json --steps 32 -o REF.json
+    python tools/reference_f64/verify_reference.py MODEL.gguf -o REF.json
+    python tools/reference_f64/verify_reference.py MODEL.gguf --prompts MINE.json --steps 32 -o REF.json
 
 Shares nothing with the engine: weights are dequantized by the `gguf` package, texts encoded by SentencePiece or `tokenizers`,
 the model run in numpy, all prompts together and a layer at a time, so that each matrix is dequantized once a step. A prompt is {"id", "kind": "base" or "instruct", "text"}, or has "ids" (BOS included) instead of a text, which
@@ -20,7 +20,8 @@ import numpy as np
 
 from gguf_model import GgufModel
 from hparams import UnsupportedModel
-from llama_f64 import LlamaF64, Text
+from decoder import Text
+from llama_f64 import LlamaF64
 
 VERSION = "1"
 SCHEMA_VERSION = 1

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """HF oracle: runs a model of the Llama family in transformers (f32, eager attention) and dumps its activations (dump.py).
 
-    python tools/oracle/from_hf.py CHECKPOINT_DIR --ids 1,403,407 -o ref.npz
-    python tools/oracle/from_hf.py MODEL.gguf     --ids 1,403,407 -o ref.npz
-    python tools/oracle/from_hf.py MODEL.gguf --config CHECKPOINT_DIR --ids 1,403,407 -o ref.npz
+    python tools/reference_f64/from_hf.py CHECKPOINT_DIR --ids 1,403,407 -o ref.npz
+    python tools/reference_f64/from_hf.py MODEL.gguf     --ids 1,403,407 -o ref.npz
+    python tools/reference_f64/from_hf.py MODEL.gguf --config CHECKPOINT_DIR --ids 1,403,407 -o ref.npz
 
 A checkpoint directory (Llama, Mistral, Qwen2, Qwen3, Qwen3 MoE, gpt-oss, Gemma 3, Granite, Phi-3) is run as it is. A GGUF is
 dequantized by the `gguf` package into the class of its architecture, q and k of a llama put back into HF's order of rows, so that

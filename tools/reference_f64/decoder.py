@@ -1,0 +1,217 @@
+"""The decoder of every architecture that is modelled here, written from docs/numerics.md and transformers' modeling files; shares no
+code with the engine. It has the order of the ops; the ops themselves are those of an arithmetic: f64 (llama_f64.py) or the numeric
+contract bit for bit (tools/verifier/model.py).
+
+A layer is a mixer, which lets positions see each other, and feed-forwards, whose outputs are added. A new kind of either is a
+function of a Step and the normed residual stream, and its choice in layers_of().
+
+Shapes: T tokens of the call, D = d_model, H query heads, G KV heads, Dh = head_dim.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hparams import Family, HParams
+
+LayerTap = Callable[[int, str, np.ndarray], None]
+GlobalTap = Callable[[str, np.ndarray], None]
+
+
+def _ignore(*_args) -> None:
+    """The tap of callers that want logits only."""
+
+
+class Text:
+    """Keys and values of a text's tokens so far."""
+
+    def __init__(self, hparams: HParams):
+        self.keys: list = [None] * hparams.n_layers
+        self.values: list = [None] * hparams.n_layers
+
+    @property
+    def n_past(self) -> int:
+        """The position that the next token gets."""
+        return 0 if self.keys[-1] is None else len(self.keys[-1])
+
+    def extend(self, layer: int, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Stores those of new tokens, [T, heads, width]. Returns all of the layer's."""
+        for stored, new in ((self.keys, k), (self.values, v)):
+            stored[layer] = new if stored[layer] is None else np.concatenate([stored[layer], new])
+        return self.keys[layer], self.values[layer]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One layer of one call: what its blocks read."""
+
+    ops: object  # the arithmetic
+    layer: int
+    segments: list[tuple[Text, slice]]  # each text with its rows
+    positions: np.ndarray  # [T]
+    turns: object  # of ops.turns(), of this layer's RoPE
+    layer_tap: LayerTap
+
+    @property
+    def hp(self) -> HParams:
+        return self.ops.hparams
+
+    @property
+    def family(self) -> Family:
+        return self.ops.family
+
+    @property
+    def n(self) -> int:
+        return len(self.positions)
+
+    def tap(self, name: str, value: np.ndarray) -> np.ndarray:
+        value = self.ops.passed_on(value)
+        self.layer_tap(self.layer, name, value)
+        return value
+
+    def norm(self, name: str, x: np.ndarray) -> np.ndarray:
+        return self.ops.norm(x, f"blk.{self.layer}.{name}.weight")
+
+    def bias(self, name: str) -> np.ndarray | None:
+        return self.ops.vector(f"blk.{self.layer}.{name}.bias") if name in self.family.biases else None
+
+    def product(self, name: str, x: np.ndarray) -> np.ndarray:
+        out, bias = self.ops.product(x, f"blk.{self.layer}.{name}.weight"), self.bias(name)
+        return out if bias is None else out + bias
+
+    def products(self, x: np.ndarray, *names: str) -> list[np.ndarray]:
+        """Of matrices that are one in some files."""
+        whole = next((whole for whole, parts in self.family.fused.items() if parts == names), None)
+        if whole is None:
+            return [self.product(name, x) for name in names]
+        widths = (self.hp.n_heads * self.hp.head_dim, self.hp.n_kv_heads * self.hp.head_dim) if len(names) == 3 else (self.hp.d_ff,)
+        return np.split(self.product(whole, x), np.cumsum(widths), axis=-1)
+
+    def of_experts(self, name: str, values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        """The product of values[t, i] with the matrix of expert chosen[t, i]."""
+        biases, out = self.bias(name), None
+        for expert in np.unique(chosen):
+            rows = self.ops.product(values[chosen == expert], f"blk.{self.layer}.{name}.weight", expert)
+            out = np.empty((*chosen.shape, rows.shape[-1])) if out is None else out
+            out[chosen == expert] = rows if biases is None else rows + biases[expert]
+        return out
+
+
+def attention(step: Step, normed: np.ndarray) -> np.ndarray:
+    """Causal grouped-query attention with RoPE."""
+    hp, ops, n = step.hp, step.ops, step.n
+
+    def turned(name: str, value: np.ndarray) -> np.ndarray:
+        heads = value.reshape(n, -1, hp.head_dim)
+        if step.family.head_norm:
+            heads = step.norm(f"attn_{name}_norm", heads)
+        return ops.turned(heads, step.turns).reshape(n, -1)
+
+    q, k, v = map(step.tap, "qkv", step.products(normed, "attn_q", "attn_k", "attn_v"))
+    q, k = step.tap("q_rope", turned("q", q)), step.tap("k_rope", turned("k", k))
+    q, k, v = q.reshape(n, hp.n_heads, -1), *(ops.cached(x).reshape(n, hp.n_kv_heads, -1) for x in (k, v))
+    sinks = ops.vector(f"blk.{step.layer}.attn_sinks.weight") if step.family.sinks else None
+    contexts = []
+    for text, own in step.segments:
+        context, probs = ops.attend(step.layer, q[own], *text.extend(step.layer, k[own], v[own]), step.positions[own], sinks)
+        contexts.append(context)
+    if len(step.segments) == 1 and probs is not None:
+        step.tap("probs", probs)
+    return step.tap("attn_out", step.product("attn_output", step.tap("attn_ctx", np.concatenate(contexts).reshape(n, -1))))
+
+
+def feed_forward(step: Step, normed: np.ndarray) -> np.ndarray:
+    gate, up = map(step.tap, ("gate", "up"), step.products(normed, "ffn_gate", "ffn_up"))
+    return step.tap("ffn_out", step.product("ffn_down", step.tap("ffn_act", step.ops.activated(gate, up))))
+
+
+def mixture(step: Step, normed: np.ndarray) -> np.ndarray:
+    """Some of many feed-forwards, by the router's choice, summed by its weights."""
+    n, used = step.n, step.hp.n_experts_used
+    chosen, weights = step.ops.route(step.tap("router", step.product("ffn_gate_inp", normed)))
+    repeated = np.repeat(normed[:, None], used, axis=1)
+    gate, up = (step.tap(name, step.of_experts(f"ffn_{name}_exps", repeated, chosen).reshape(n, -1)) for name in ("gate", "up"))
+    act = step.tap("ffn_act", step.ops.activated(gate, up)).reshape(n, used, -1)
+    out = step.tap("ffn_out", step.of_experts("ffn_down_exps", act, chosen).reshape(n, -1))
+    return step.tap("ffn_mix", np.einsum("te,ted->td", weights, out.reshape(n, used, -1)))
+
+
+Block = Callable[[Step, np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Layer:
+    mixer: Block
+    feed_forwards: tuple[Block, ...]
+
+    def run(self, step: Step, x: np.ndarray) -> np.ndarray:
+        """The residual stream [T, D] after the layer."""
+
+        def added(value: np.ndarray) -> np.ndarray:
+            return step.ops.passed_on(value * step.hp.residual_scale)
+
+        out = self.mixer(step, step.tap("attn_norm", step.norm("attn_norm", x)))
+        if step.family.post_norms:
+            out = step.tap("attn_post", step.norm("post_attention_norm", out))
+        x = step.tap("ffn_inp", x + added(out))
+        normed = step.tap("ffn_norm", step.norm(step.family.ffn_norm, x))
+        out, *others = (of(step, normed) for of in self.feed_forwards)
+        for other in others:
+            out = step.ops.passed_on(out + other)
+        if step.family.post_norms:
+            out = step.tap("ffn_post", step.norm("post_ffw_norm", out))
+        return step.tap("l_out", x + added(out))
+
+
+def layers_of(hp: HParams, family: Family) -> list[Layer]:
+    return [Layer(attention, (mixture if family.experts else feed_forward,))] * hp.n_layers
+
+
+class Decoder:
+    """A model and one text. Prefill and decode are the same call with more or fewer tokens."""
+
+    def __init__(self, ops):
+        self.ops, self.hparams = ops, ops.hparams
+        self.layers = layers_of(ops.hparams, ops.family)
+        self._text = Text(self.hparams)
+
+    @property
+    def n_past(self) -> int:
+        """Tokens of the text = the position the next token gets."""
+        return self._text.n_past
+
+    def forward(self, ids, layer_tap: LayerTap = _ignore, global_tap: GlobalTap = _ignore) -> np.ndarray:
+        """Feeds `ids` at positions n_past.. and returns logits [T, vocab]. Every tap is called with a 2-D array, but
+        `probs`, which is [head, token, key]."""
+        return self.forward_all([(self._text, ids)], layer_tap, global_tap)
+
+    def forward_all(self, feeds: list[tuple[Text, list[int]]], layer_tap: LayerTap = _ignore,
+                    global_tap: GlobalTap = _ignore, last_only: bool = False) -> np.ndarray:
+        """Feeds several texts at once, a layer for all of them before the next, and returns their logits: of every token,
+        text after text, or of each text's last one. Taps are called with the rows of all texts; `probs` only for one text."""
+        return self.logits(self.hidden(feeds, layer_tap, global_tap, last_only), global_tap)
+
+    def hidden(self, feeds: list[tuple[Text, list[int]]], layer_tap: LayerTap = _ignore, global_tap: GlobalTap = _ignore,
+               last_only: bool = False) -> np.ndarray:
+        """What forward_all() makes logits of: the rows after the last norm."""
+        ids = np.concatenate([np.asarray(tokens, dtype=np.int64) for _, tokens in feeds])
+        ends = np.cumsum([len(tokens) for _, tokens in feeds])
+        segments = [(text, slice(end - len(tokens), end)) for (text, tokens), end in zip(feeds, ends, strict=True)]
+        positions = np.concatenate([np.arange(text.n_past, text.n_past + len(tokens)) for text, tokens in feeds])
+        turns = {rope: self.ops.turns(rope, positions) for rope in map(self.hparams.rope_of, range(self.hparams.n_layers))}
+        x = self._tap(global_tap, "embd", self.ops.embedding(ids) * self.hparams.embedding_scale)  # [T, D]
+        for i, layer in enumerate(self.layers):
+            x = layer.run(Step(self.ops, i, segments, positions, turns[self.hparams.rope_of(i)], layer_tap), x)
+        x = x[ends - 1] if last_only else x
+        return self._tap(global_tap, "result_norm", self.ops.norm(x, "output_norm.weight"))
+
+    def logits(self, normed: np.ndarray, global_tap: GlobalTap = _ignore) -> np.ndarray:
+        """Of rows of hidden()."""
+        head = "output.weight" if self.ops.has("output.weight") else "token_embd.weight"  # tied embeddings
+        return self._tap(global_tap, "logits", self.ops.passed_on(self.ops.product(normed, head)) / self.hparams.logit_scale)
+
+    def _tap(self, global_tap: GlobalTap, name: str, value: np.ndarray) -> np.ndarray:
+        value = self.ops.passed_on(value)
+        global_tap(name, value)
+        return value

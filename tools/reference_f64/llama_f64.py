@@ -1,0 +1,127 @@
+"""The ops of a decoder in f64, from the equations. What they round on the way, if anything, an arithmetic of contract.py says.
+
+Shapes: T tokens of the call, H query heads, G KV heads, Dh = head_dim, P = cached positions including those of the call.
+"""
+
+import numpy as np
+
+import q8_cache
+from contract import Arithmetic
+from decoder import Decoder
+from gguf_model import GgufModel
+from rope import Rope, rotate
+
+
+def rms_norm(x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:
+    """x / sqrt(mean(x^2) + eps) * weight over the last axis."""
+    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps) * weight
+
+
+def silu(x: np.ndarray) -> np.ndarray:
+    """x * sigmoid(x); exp may overflow to inf for very negative x, which gives the right limit -0."""
+    with np.errstate(over="ignore"):
+        return x / (1.0 + np.exp(-x))
+
+
+def gelu_tanh(x: np.ndarray) -> np.ndarray:
+    """x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))."""
+    return 0.5 * x * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def swiglu_oai(gate: np.ndarray, up: np.ndarray) -> np.ndarray:
+    """gate * sigmoid(1.702 gate) * (up + 1), the gate at most 7 and up from -7 to 7."""
+    gate, up = np.minimum(gate, OAI_LIMIT), np.clip(up, -OAI_LIMIT, OAI_LIMIT)
+    return silu(OAI_SLOPE * gate) / OAI_SLOPE * (up + 1.0)
+
+
+OAI_LIMIT, OAI_SLOPE = 7.0, float(np.float32(1.702))
+# What a gate and what it lets through give, by Family.activation.
+ACTIVATIONS = {"silu": lambda gate, up: silu(gate) * up, "gelu_tanh": lambda gate, up: gelu_tanh(gate) * up,
+               "swiglu_oai": swiglu_oai}
+
+
+def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray,
+              window: int = 0, scale: float | None = None,
+              sinks: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Causal grouped-query attention.
+
+    q [T, H, Dh] at absolute `positions`; k [P, G, Dh] and v [P, G, Dv] hold positions 0..P-1. Query head h reads
+    KV head h // (H / G). A token sees the last `window` positions, its own among them; 0: all. Scores are multiplied by
+    `scale`, by default 1 / sqrt(Dh). `sinks` [H] are scores that take weight from the keys' and have no value. Returns (context
+    [T, H, Dv], probabilities [H, T, P]).
+    """
+    tokens, heads, width = q.shape
+    scale = width ** -0.5 if scale is None else scale
+    keys, values = k.transpose(1, 2, 0), v.transpose(1, 0, 2)  # [G, Dh, P], [G, P, Dv]
+    grouped = q.reshape(tokens, k.shape[1], -1, width)  # [T, G, H / G, Dh]
+    sink = np.full((k.shape[1], heads // k.shape[1], 1), -np.inf) if sinks is None else sinks.reshape(k.shape[1], -1, 1)
+    context = np.empty((tokens, heads, v.shape[2]))
+    probs = np.zeros((heads, tokens, k.shape[0]))
+    for t, position in enumerate(positions):
+        # Keys after it and before the window take no part, finite or not.
+        seen = slice(max(0, position + 1 - window) if window else 0, position + 1)
+        scores = grouped[t] @ keys[..., seen] * scale  # [G, H / G, seen]
+        most = np.maximum(scores.max(axis=-1, keepdims=True), sink)
+        weights = np.exp(scores - most)
+        weights /= weights.sum(axis=-1, keepdims=True) + np.exp(sink - most)
+        context[t] = (weights @ values[:, seen]).reshape(heads, -1)
+        probs[:, t, seen] = weights.reshape(heads, -1)
+    return context, probs
+
+
+def route(router: np.ndarray, used: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of each row of logits [T, experts] the ids of the `used` largest, ascending, and the softmax over these alone. Of equal
+    logits the lower id comes first."""
+    chosen = np.sort(np.argsort(-router, axis=-1, kind="stable")[:, :used], axis=-1)
+    weights = np.exp(np.take_along_axis(router, chosen, axis=-1) - router.max(axis=-1, keepdims=True))
+    return chosen, weights / weights.sum(axis=-1, keepdims=True)
+
+
+class F64:
+    """The ops that a Decoder asks for, over the weights of a GGUF."""
+
+    def __init__(self, model: GgufModel, arithmetic: Arithmetic, context: int | None):
+        self.model, self.arithmetic, self.hparams, self.family = model, arithmetic, model.hparams, model.family
+        self.passed_on, self.cached = arithmetic.passed_on, arithmetic.cached
+        self._divisors = model.rope_divisors(context)
+        self.has = model.has
+
+    def embedding(self, ids: np.ndarray) -> np.ndarray:
+        return self.model.embedding_rows(ids)
+
+    def norm(self, x: np.ndarray, weight: str) -> np.ndarray:
+        return rms_norm(x, self.model.weight(weight), self.hparams.eps)
+
+    def product(self, x: np.ndarray, weight: str, expert: int = 0) -> np.ndarray:
+        return self.model.product(self.arithmetic.operand(x, self.model.type_name(weight)), weight, expert)
+
+    def vector(self, name: str) -> np.ndarray:
+        return self.model.weight(name)
+
+    def turns(self, rope: Rope, positions: np.ndarray) -> np.ndarray:
+        return rope.turns(positions, self._divisors)
+
+    def turned(self, heads: np.ndarray, turns: np.ndarray) -> np.ndarray:
+        return rotate(heads, turns, self.family.qk_layout)
+
+    def attend(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray,
+               sinks: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        hp = self.hparams
+        more = hp.window_of(layer), hp.attention_scale, sinks
+        if self.arithmetic.kv != "q8":
+            return attention(q, k, v, positions, *more)
+        return q8_cache.attention(q, k, v, positions, q8_cache.packed_order(hp.head_dim, hp.rope.dims, self.family.qk_layout), *more)
+
+    def activated(self, gate: np.ndarray, up: np.ndarray) -> np.ndarray:
+        return ACTIVATIONS[self.family.activation](gate, up)
+
+    def route(self, router: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return route(router, self.hparams.n_experts_used)
+
+
+class LlamaF64(Decoder):
+    """A model in f64, and one text."""
+
+    def __init__(self, model: GgufModel, arithmetic: Arithmetic = Arithmetic(), context: int | None = None):
+        """`context`: as GgufModel.rope_divisors has it."""
+        super().__init__(F64(model, arithmetic, context))
