@@ -243,16 +243,18 @@ struct Changed {
   SamplerOptions options;
   std::uint64_t sequence;
   std::size_t n_generated;
+  std::size_t n_unbroken;
 };
 Changed changed(const Sampler& sampler) {
   struct Members {
     SamplerOptions options;
     std::uint64_t sequence;
     std::size_t n_generated;
+    std::size_t n_unbroken;
   };
   static_assert(sizeof(Members) == sizeof(Sampler));
   const auto& members = reinterpret_cast<const Members&>(sampler);
-  Changed c{members.options, members.sequence, members.n_generated};
+  Changed c{members.options, members.sequence, members.n_generated, members.n_unbroken};
   if (effect("sampler", "seed_16")) c.options.seed &= 0xFFFFU;
   if (effect("sampler", "one_sequence")) c.sequence = 0;
   if (effect("sampler", "temperature_late")) c.options.order = SamplerOrder::kLlamaCpp;
@@ -294,7 +296,7 @@ LLM_WRAP(
     Result<TokenId>, const Sampler* self, Logits logits, Past past, std::uint64_t position) {
   if (planted("sampler") == nullptr) return real_sample(self, logits, past, position);
   const Changed c = changed(*self);
-  const Sampler sampler(c.options, c.sequence, c.n_generated);
+  const Sampler sampler(c.options, c.sequence, c.n_generated, c.n_unbroken);
   if (effect("sampler", "position_late")) ++position;
   return real_sample(&sampler, changed(logits, past, c.options), changed(past), position);
 }
@@ -306,7 +308,7 @@ LLM_WRAP(distribution,
          std::uint64_t position) {
   if (planted("sampler") == nullptr) return real_distribution(self, logits, past, position);
   const Changed c = changed(*self);
-  const Sampler sampler(c.options, c.sequence, c.n_generated);
+  const Sampler sampler(c.options, c.sequence, c.n_generated, c.n_unbroken);
   return real_distribution(&sampler, changed(logits, past, c.options), changed(past), position);
 }
 
