@@ -85,10 +85,14 @@ void tell_tools(const ReplyFormat& format, RequestedChat& chat) {
   if (chat.tools.is_null()) return;
   std::string text = "You can call these functions, each described by a line of JSON:\n<tools>\n";
   for (const OrderedJson& tool : chat.tools) text += json_text(tool) + "\n";
-  text += fmt::format("</tools>\n\nTo call one, answer with its name and arguments like this:\n{}",
-                      call_example(format));
-  if (!format.writes_calls)
-    text += "\nThe result is given back between <tool_response> and </tool_response>.";
+  text += "</tools>\n\nTo call one, answer with its name and arguments ";
+  if (format.writes_calls)
+    text += "like this:\n" + call_example(format);
+  else
+    text +=
+        "as JSON between these tags:\n<tool_call>\n{\"name\": \"...\", \"arguments\": "
+        "{...}}\n</tool_call>\nThe result is given back between <tool_response> and "
+        "</tool_response>.";
   const auto first = std::ranges::find_if(
       chat.messages, [](const OrderedJson& message) { return message["role"] != "system"; });
   chat.messages.insert(first, OrderedJson{{"role", "system"}, {"content", std::move(text)}});
