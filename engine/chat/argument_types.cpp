@@ -56,17 +56,26 @@ const OrderedJson* function_of(const OrderedJson& tools, std::string_view name) 
   return nullptr;
 }
 
-ArgumentTypes argument_types(const OrderedJson& parameters, std::string_view key) {
-  JsonReferences references(parameters);
-  const OrderedJson* schema = &parameters;
+const OrderedJson* referred(const OrderedJson& root, const OrderedJson* schema) {
+  JsonReferences references(root);
   for (int i = 0; i < kMostSteps; ++i) {
     const OrderedJson* const reference = member_of(schema, "$ref");
     if (reference == nullptr) break;
     schema = references.at(references.pointer_of(*reference));
   }
+  return schema;
+}
+
+ArgumentTypes value_types(const OrderedJson& root, const OrderedJson* schema) {
   ArgumentTypes types{.string = false, .other = false};
-  add_types(references, member_of(member_of(schema, "properties"), key), 0, types);
+  JsonReferences references(root);
+  add_types(references, schema, 0, types);
   return types;
+}
+
+ArgumentTypes argument_types(const OrderedJson& parameters, std::string_view key) {
+  return value_types(parameters,
+                     member_of(member_of(referred(parameters, &parameters), "properties"), key));
 }
 
 }  // namespace llm

@@ -24,9 +24,25 @@ std::size_t mark_size(Text text) {
   return end != Text::npos && end > 1 && text[end] == ']' ? end + 1 : 0;
 }
 
+/// What every mark of elements begins with, up to its bracket; mostly nothing.
+Text mark_space(const ReplyFormat& format) {
+  if (format.call != ReplyFormat::Call::kElements) return {};
+  const Text key = without_spaces(format.key_begin);
+  return key.ends_with('<') ? key.substr(0, key.size() - 1) : Text();
+}
+
 /// The marks of a text; what stands between them in `words`, as words, and in `plain`.
-std::vector<Text> marks_of(Text text, std::vector<std::string>& words, std::vector<Text>& plain) {
+/// @param space  of all marks
+std::vector<Text> marks_of(Text text, std::vector<std::string>& words, std::vector<Text>& plain,
+                           Text space = {}) {
   std::vector<Text> marks;
+  while (!space.empty() && text.find(space) != Text::npos) {
+    text.remove_prefix(text.find(space));
+    const Text mark = text.substr(0, text.find(space, space.size()));
+    marks.push_back(without_spaces(mark));
+    text.remove_prefix(mark.size());
+    if (text.empty()) return marks;
+  }
   while (!text.empty()) {
     std::size_t size = mark_size(text);
     if (size > 0) {
@@ -83,14 +99,15 @@ CallMarks call_marks(const ReplyFormat& format, bool has_tools) {
   lexer.add(ValueReader::kQuote, 0);
   lexer.add("```", kFence);
   std::vector<Text> plain;
-  std::vector<Text> begin = marks_of(format.begin, found.words, plain);
+  const Text space = mark_space(format);
+  std::vector<Text> begin = marks_of(format.begin, found.words, plain, space);
   if (begin.empty() && !plain.empty()) begin.push_back(plain.front());
   plain.clear();
   std::vector<std::string> ignored;
-  const std::vector<Text> end = marks_of(format.end, ignored, plain);
+  const std::vector<Text> end = marks_of(format.end, ignored, plain, space);
   for (const Text mark : begin) lexer.add(mark, kBeginsCall);
   for (const Text mark : end) lexer.add(mark, kEndsCall);
-  for (const Text mark : marks_of(format.between, found.words, plain)) {
+  for (const Text mark : marks_of(format.between, found.words, plain, space)) {
     const bool ends = std::ranges::find(end, mark) != end.end() || mark.starts_with("</");
     const bool is_of_middle = format.middle.find(mark) != std::string::npos;
     if (std::ranges::find(begin, mark) == begin.end() && !is_of_middle)
@@ -99,6 +116,10 @@ CallMarks call_marks(const ReplyFormat& format, bool has_tools) {
   for (const std::string& mark : format.more_begins) lexer.add(mark, kBeginsCall);
   found.has_lines = format.key_end.ends_with('\n') || format.value_end.starts_with('\n');
   if (format.call == ReplyFormat::Call::kPairs) add_pair_marks(format, lexer);
+  if (format.call == ReplyFormat::Call::kElements) {
+    lexer.add(format.key_begin, kBeginsKey);
+    lexer.add(format.value_end, kEndsValue);
+  }
   return found;
 }
 

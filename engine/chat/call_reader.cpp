@@ -167,7 +167,7 @@ bool CallReader::middle(const Atom& atom) {
   const unsigned is = roles(atom);
   const bool is_blank = without_spaces(middle_).empty();
   if ((is & kBeginsKey) != 0 && is_pairs()) {
-    pairs_.begin(name_);
+    has_elements() ? elements_.begin(name_) : pairs_.begin(name_);
     state_ = State::kPairs;
     return true;
   }
@@ -252,13 +252,13 @@ bool CallReader::arguments(const Atom& atom) {
 
 bool CallReader::pairs(const Atom& atom) {
   std::string json;
-  const auto step = pairs_.take(atom, json);
+  const auto step = has_elements() ? elements_.take(atom, json) : pairs_.take(atom, json);
   if (!json.empty() && !is_begun_) begin_call();
   add_arguments(std::move(json));
   if (step == PairReader::Step::kFailed) return give_up();
   if (step == PairReader::Step::kMore) return true;
   end_call(true);
-  raw_ = pairs_.left();
+  raw_ = has_elements() ? elements_.left() : pairs_.left();
   state_ = State::kAfter;
   is_again_ = true;
   return false;
@@ -379,11 +379,12 @@ void CallReader::finish(bool is_cut, std::vector<ReplyPart>& parts) {
   is_text_ = false;
   if (state_ == State::kPairs) {
     std::string json;
-    const bool is_whole = pairs_.finish(is_cut, json);
+    const bool is_whole =
+        has_elements() ? elements_.finish(is_cut, json) : pairs_.finish(is_cut, json);
     add_arguments(std::move(json));
     if (is_begun_) {
       end_call(is_whole);
-      raw_ = pairs_.left();
+      raw_ = has_elements() ? elements_.left() : pairs_.left();
       state_ = State::kAfter;
     } else {
       give_up();

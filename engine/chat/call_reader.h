@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "engine/chat/call_marks.h"
+#include "engine/chat/element_reader.h"
 #include "engine/chat/object_reader.h"
 #include "engine/chat/pair_reader.h"
 #include "engine/chat/reply_format.h"
@@ -20,7 +21,7 @@ namespace llm {
 /// marks may stand between calls in any number; a call is
 ///
 ///   NAME {arguments}     NAME (key=value, ...)     {"name": NAME, "arguments": {...}}
-///   NAME KEY_BEGIN key KEY_END value VALUE_END ...
+///   NAME KEY_BEGIN key KEY_END value VALUE_END ...     NAME <key>value</key> ...
 ///
 /// and begins where its function is known and its arguments have begun: from there on they are
 /// given as they come. What goes no further before is no call, and given back.
@@ -32,7 +33,8 @@ class CallReader {
         marks_(marks),
         tools_(tools),
         object_(format),
-        pairs_(format, marks, tools) {}
+        pairs_(format, marks, tools),
+        elements_(format, marks, tools) {}
 
   /// A mark that begins calls. @param is_fenced  a fence stands before it
   void begin(const Atom& mark, bool is_fenced);
@@ -81,13 +83,15 @@ class CallReader {
   void end_call(bool is_whole);
   bool give_up();  ///< no call: false
   unsigned roles(const Atom& atom) const { return marks_.lexer.roles(atom); }
-  bool is_pairs() const { return format_.call == ReplyFormat::Call::kPairs; }
+  bool has_elements() const { return format_.call == ReplyFormat::Call::kElements; }
+  bool is_pairs() const { return format_.call == ReplyFormat::Call::kPairs || has_elements(); }
 
   const ReplyFormat& format_;
   const CallMarks& marks_;
   const OrderedJson& tools_;
   ObjectReader object_;
   PairReader pairs_;
+  ElementReader elements_;
   ValueReader value_;
 
   State state_ = State::kOpen;

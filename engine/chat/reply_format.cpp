@@ -1,5 +1,7 @@
 #include "engine/chat/reply_format.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -204,6 +206,33 @@ std::optional<std::size_t> find_pairs(Text reply, std::size_t name, std::size_t 
   return last + format.value_end.size();
 }
 
+/// A name and elements that bear the arguments' names. @return the end of the call
+std::optional<std::size_t> find_elements(Text reply, std::size_t name, std::size_t key,
+                                         ReplyFormat& format) {
+  const std::size_t value = reply.find(kValues[0], key);
+  const std::size_t next_key = reply.find(kKeys[1], value);
+  const std::size_t closed = reply.substr(0, next_key).find(kKeys[0], value);
+  if (closed == Text::npos) return std::nullopt;
+  const std::size_t after_name = name + kName.size();
+  const std::size_t after_key = key + kKeys[0].size();
+  const std::size_t after_value = value + kValues[0].size();
+  format.key_end = reply.substr(after_key, value - after_key);
+  format.value_end = reply.substr(after_value, closed - after_value);
+  Text rest = reply.substr(closed + kKeys[0].size(), next_key - closed - kKeys[0].size());
+  if (!rest.starts_with(format.key_end)) return std::nullopt;
+  rest.remove_prefix(format.key_end.size());
+  const Text before_first = reply.substr(after_name, key - after_name);
+  const std::size_t n = common_suffix(before_first, rest);
+  format.key_begin = rest.substr(rest.size() - n);
+  format.middle = before_first.substr(0, before_first.size() - n);
+  const std::string last =
+      std::string(kValues[1]) + format.value_end + std::string(kKeys[1]) + format.key_end;
+  const std::size_t end = reply.find(last, next_key);
+  if (n == 0 || format.key_end.size() != 1 || end == Text::npos) return std::nullopt;
+  format.call = Call::kElements;
+  return end + last.size();
+}
+
 void read_calls(const Replies& replies, std::span<const std::string> ends, ReplyFormat& format) {
   const Text one = replies.one;
   const std::size_t name = one.find(kName);
@@ -216,6 +245,8 @@ void read_calls(const Replies& replies, std::span<const std::string> ends, Reply
     return;
   } else if (const auto json = find_json(one, name, key, format)) {
     end = *json;
+  } else if (const auto elements = find_elements(one, name, key, format)) {
+    end = *elements;
   } else if (const auto pairs = find_pairs(one, name, key, format)) {
     end = *pairs;
   } else {
@@ -298,9 +329,10 @@ ReplyFormat reply_format(Text jinja, const RenderChat& render, std::span<const s
   ReplyFormat format = with_thoughts(jinja);
   const auto with = render(conversation(nullptr), known_tools(), true);
   const auto without = render(conversation(nullptr), nullptr, true);
-  format.knows_tools = with.ok() && without.ok() && *with != *without;
+  // One that fails without functions has nothing to say without them.
+  format.knows_tools = with.ok() && (!without.ok() || *with != *without);
   if (jinja.find("<|python_tag|>") != Text::npos) format.more_begins = {"<|python_tag|>"};
-  const auto replies = format.knows_tools ? write_replies(render) : std::nullopt;
+  const auto replies = write_replies(render);
   if (!replies) {
     if (format.knows_tools) guess_calls(jinja, format);
     return format;
@@ -308,7 +340,28 @@ ReplyFormat reply_format(Text jinja, const RenderChat& render, std::span<const s
   format.text_arguments = replies->text_arguments;
   format.null_content = replies->null_content;
   read_calls(*replies, ends, format);
+  format.writes_calls = format.call != Call::kNone && (format.knows_tools || !format.is_bare());
   return format;
+}
+
+std::string call_example(const ReplyFormat& format) {
+  const std::string object = R"({"...": "..."})";
+  switch (format.call) {
+    case Call::kObject:
+      return fmt::format("{}{{{}: \"...\", {}: {}}}{}", format.begin,
+                         json_text(OrderedJson(format.name_key)),
+                         json_text(OrderedJson(format.arguments_key)), object, format.end);
+    case Call::kPairs:
+      return format.begin + "NAME" + format.middle + format.key_begin + "ARGUMENT" +
+             format.key_end + "VALUE" + format.value_end + format.end;
+    case Call::kElements:
+      return format.begin + "NAME" + format.middle + format.key_begin + "ARGUMENT" +
+             format.key_end + "VALUE" + format.value_end + "ARGUMENT" + format.key_end + format.end;
+    case Call::kKeywords:
+      return format.begin + "NAME(ARGUMENT=...)" + format.end;
+    default:
+      return format.begin + "NAME" + format.middle + object + format.end;
+  }
 }
 
 ReplyFormat usual_reply_format(Text jinja) {

@@ -21,6 +21,8 @@ struct ReplyFormat {
     kJson,      ///< f MIDDLE {...}
     kKeywords,  ///< f(k=v, ...)
     kPairs,     ///< f KEY_BEGIN k KEY_END v VALUE_END ... for each argument
+    kElements,  ///< f KEY_BEGIN k KEY_END v VALUE_END k KEY_END ..., v in elements where it has
+                ///< parts
     kChannels,  ///< gpt-oss: <|channel|>commentary to=functions.f <|message|>{...}<|call|>
   };
 
@@ -36,8 +38,8 @@ struct ReplyFormat {
   std::string content_begin;                ///< what then stands before content, in place of a name
   std::string name_key = "name";            ///< of kObject
   std::string arguments_key = "arguments";  ///< of kObject
-  std::string middle;                       ///< of kJson; of kPairs it may stand after the name
-  std::string key_begin;                    ///< of kPairs, as the two below
+  std::string middle;     ///< of kJson; of the two below it may stand after the name
+  std::string key_begin;  ///< of kPairs and kElements, as the two below
   std::string key_end;
   std::string value_end;
 
@@ -47,7 +49,8 @@ struct ReplyFormat {
   }
   char bare_begin() const { return call == Call::kObject ? '{' : '['; }
 
-  bool knows_tools = false;  ///< the template writes what functions there are
+  bool knows_tools = false;   ///< the template writes what functions there are
+  bool writes_calls = false;  ///< and calls; or calls alone, of functions told of elsewhere
   // How the template wants what it is given back.
   bool text_arguments = false;  ///< a call's arguments as a string of JSON, no object
   bool null_content = false;    ///< the content of a reply that has calls alone
@@ -58,11 +61,14 @@ using RenderChat = std::function<Result<std::string>(const OrderedJson& messages
                                                      const OrderedJson& tools, bool asks)>;
 
 /// Finds it out from what a template writes of calls that are known. Where that is of no shape that
-/// Call has, or the template knows no calls, `call` is kNone.
+/// Call has, or the template writes no calls, `call` is kNone.
 /// @param jinja  the template's text, where the words around thoughts are looked for
 /// @param ends  spellings that end a reply
 ReplyFormat reply_format(std::string_view jinja, const RenderChat& render,
                          std::span<const std::string> ends);
+
+/// A call as the format has it, with dots and words in capitals for what differs.
+std::string call_example(const ReplyFormat& format);
 
 /// Calls as models are told to write them whose template knows none: {"name": ..., "arguments":
 /// ...} between <tool_call> and </tool_call>.

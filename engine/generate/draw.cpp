@@ -24,18 +24,29 @@ void exclude(std::span<float> row, std::span<const std::uint32_t> mask) {
 
 /// A row as the options change it.
 std::vector<float> biased(std::span<const float> logits, const Tokenizer& tokenizer,
-                          const GenerateOptions& options) {
+                          const GenerateOptions& options, bool is_too_short) {
   std::vector<float> row(logits.begin(), logits.end());
   if (options.logit_bias != nullptr) {
     for (const LogitBias& bias : *options.logit_bias)
       row[static_cast<std::size_t>(bias.id)] += bias.added;
   }
-  if (options.ignore_eos) {
+  if (options.ignore_eos || is_too_short) {
     for (const auto& ends : {tokenizer.spec().end_of_generation, options.stop_tokens}) {
       for (const TokenId id : ends) row[static_cast<std::size_t>(id)] = kNone;
     }
   }
   return row;
+}
+
+/// How many tokens there are since the last one that breaks repetitions: whose text has a character
+/// of "\n:\"*", llama.cpp's default.
+std::size_t unbroken(const Tokenizer& tokenizer, std::span<const TokenId> past) {
+  std::size_t n = 0;
+  while (n < past.size() &&
+         tokenizer.piece_text(past[past.size() - 1 - n]).find_first_of("\n:\"*") ==
+             std::string::npos)
+    ++n;
+  return n;
 }
 
 /// Either the grammar has no text that goes on here, or no logit that it allows is finite.
@@ -69,13 +80,17 @@ Result<TokenId> draw_token(const Tokenizer& tokenizer, std::span<const float> lo
                            std::span<const TokenId> past, std::uint64_t position,
                            std::size_t n_generated, const GenerateOptions& options,
                            NextTokens* next) {
+  const std::size_t n_unbroken =
+      options.sampler.dry_multiplier > 0.0F ? unbroken(tokenizer, past) : 0;
   const auto sample = [&](std::span<const float> row, std::uint64_t attempt) {
-    return Sampler(options.sampler, options.sequence ^ attempt << 62, n_generated)
+    return Sampler(options.sampler, options.sequence ^ attempt << 62, n_generated, n_unbroken)
         .sample(row, past, position);
   };
   std::vector<float> changed;
-  if (options.ignore_eos || options.logit_bias != nullptr)
-    changed = biased(logits, tokenizer, options);
+  // A grammar says itself where its text may end.
+  const bool is_too_short = next == nullptr && n_generated < options.sampler.min_tokens;
+  if (options.ignore_eos || is_too_short || options.logit_bias != nullptr)
+    changed = biased(logits, tokenizer, options, is_too_short);
   for (std::uint64_t attempt = 0; attempt < kFreeAttempts; ++attempt) {
     const auto id = sample(changed.empty() ? logits : changed, attempt);
     if (!id.ok() || next == nullptr) return id;

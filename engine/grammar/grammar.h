@@ -45,9 +45,10 @@ struct ArgumentForm {
     kJson,
     kKeywords,  ///< (name=value, ...), values as JSON
     kPairs,     ///< KEY_BEGIN name KEY_END value VALUE_END ...; a string's value is its text
+    kElements,  ///< the same with name KEY_END behind each VALUE_END
   };
   Kind kind = Kind::kJson;
-  std::string key_begin = {};  ///< of kPairs, as the two below
+  std::string key_begin = {};  ///< of the last two, as the two below
   std::string key_end = {};
   std::string value_end = {};  ///< but for white space at its ends, no text has it
 };
@@ -60,12 +61,21 @@ struct CallTags {
     std::string end;        ///< as begin; may be empty
     std::string head = {};  ///< as end; between begin and the document
     ArgumentForm form = {};
+    struct Opening {
+      std::string begin;
+      std::string head = {};
+      bool is_first = false;  ///< of free text with `others`: at its beginning alone
+    };
+    std::vector<Opening> more = {};  ///< what may stand in place of begin and head
   };
   std::vector<Tag> tags;
   /// Text may stand before, between and after any number of calls, none included. Else the text is
   /// 1 to `most` calls with `separator` between them, and nothing else.
   bool free_text = false;
   std::size_t most = 1;
+  /// Marks that begin no call, of free text where calls begin as such marks do. Where there are
+  /// some, the text begins with a call or one of them.
+  std::vector<std::string> others = {};
   std::string separator = {};  ///< as Tag::end, and the two below
   std::string open = {};       ///< before the first call, where text is not free
   std::string close = {};      ///< behind the last one

@@ -70,12 +70,16 @@ Result<CallTags> read_tags(std::string_view text) {
     for (const OrderedJson& tag : json.at("tags")) {
       const auto member = [&](const char* name) { return tag.value(name, std::string()); };
       const auto kind = static_cast<ArgumentForm::Kind>(tag.value("form", 0));
-      tags.tags.push_back(
-          {tag.at("begin"), tag.at("schema"), tag.at("end"), member("head"),
-           ArgumentForm{kind, member("key_begin"), member("key_end"), member("value_end")}});
+      CallTags::Tag one{
+          tag.at("begin"), tag.at("schema"), tag.at("end"), member("head"),
+          ArgumentForm{kind, member("key_begin"), member("key_end"), member("value_end")}};
+      for (const OrderedJson& opening : tag.value("more", OrderedJson::array()))
+        one.more.push_back({opening.at(0), opening.at(1), opening.at(2)});
+      tags.tags.push_back(std::move(one));
     }
     tags.open = json.value("open", std::string());
     tags.close = json.value("close", std::string());
+    tags.others = json.value("others", std::vector<std::string>());
     tags.free_text = json.at("free_text");
     tags.most = json.at("most");
     tags.separator = json.at("separator");
@@ -97,17 +101,23 @@ Result<Ebnf> tags_ebnf(std::string_view text, const Tokenizer& tokenizer) {
   std::vector<std::string> calls;
   std::map<std::pair<TokenId, std::string>, std::vector<std::string>> by_begin;
   for (std::size_t i = 0; i < tags.tags.size(); ++i) {
-    const auto& [begin, schema, end, head, form] = tags.tags[i];
-    auto document = arguments_expression(schema, form, rules);
+    const CallTags::Tag& tag = tags.tags[i];
+    auto document = arguments_expression(tag.schema, tag.form, rules);
     if (!document.ok())
       return below(fmt::format("/tags/{}/schema", i), std::move(document)).error();
-    const Marker marker(begin, tokenizer, control, used);
-    const std::string rest =
-        fmt::format("{} {} {}", Marker(head, tokenizer, control, used).expression(0), *document,
-                    Marker(end, tokenizer, control, used).expression(0));
-    calls.push_back(fmt::format("{} {}", marker.expression(0), rest));
-    by_begin[{marker.token(), marker.text()}].push_back(
-        fmt::format("{} {}", marker.expression(1), rest));
+    const std::string behind = rules.rule(
+        fmt::format("{} {}", *document, Marker(tag.end, tokenizer, control, used).expression(0)));
+    std::vector<CallTags::Tag::Opening> openings = tag.more;
+    openings.push_back({tag.begin, tag.head});
+    for (const auto& [begin, head, is_first] : openings) {
+      const Marker marker(begin, tokenizer, control, used);
+      const std::string rest =
+          fmt::format("{} {}", Marker(head, tokenizer, control, used).expression(0), behind);
+      calls.push_back(fmt::format("{} {}", marker.expression(0), rest));
+      if (is_first) continue;
+      by_begin[{marker.token(), marker.text()}].push_back(
+          fmt::format("{} {}", marker.expression(1), rest));
+    }
   }
   if (!tags.free_text) {
     const std::string call = rules.rule(either(calls));
@@ -119,6 +129,11 @@ Result<Ebnf> tags_ebnf(std::string_view text, const Tokenizer& tokenizer) {
     std::string all = fmt::format("{} {} {} {}", marker(tags.open), call, more, marker(tags.close));
     return Ebnf{rules.finish(all), std::move(used)};
   }
+  for (const std::string& other : tags.others) {
+    const Marker marker(other, tokenizer, control, used);
+    by_begin[{marker.token(), marker.text()}].push_back(marker.expression(1));
+    calls.push_back(marker.expression(0));
+  }
   const bool by_token = by_begin.begin()->first.first >= 0;
   std::string dispatch;
   for (const auto& [begin, choices] : by_begin) {
@@ -129,9 +144,10 @@ Result<Ebnf> tags_ebnf(std::string_view text, const Tokenizer& tokenizer) {
         fmt::format("({}, {}), ", by_token ? std::to_string(begin.first) : literal(begin.second),
                     rules.rule(either(choices)));
   }
-  return Ebnf{rules.finish(fmt::format("{}({}loop_after_dispatch=true, excludes=())",
-                                       by_token ? "TokenTagDispatch" : "TagDispatch", dispatch)),
-              std::move(used)};
+  std::string all = fmt::format("{}({}loop_after_dispatch=true, excludes=())",
+                                by_token ? "TokenTagDispatch" : "TagDispatch", dispatch);
+  if (!tags.others.empty()) all = fmt::format("{} {}", rules.rule(either(calls)), rules.rule(all));
+  return Ebnf{rules.finish(all), std::move(used)};
 }
 
 }  // namespace
@@ -152,8 +168,11 @@ GrammarSource CallTags::source() const {
                   {"key_begin", tag.form.key_begin},
                   {"key_end", tag.form.key_end},
                   {"value_end", tag.form.value_end}});
+    for (const auto& [begin, head, is_first] : tag.more)
+      one["more"].push_back({begin, head, is_first});
     json["tags"].push_back(std::move(one));
   }
+  if (!others.empty()) json["others"] = others;
   return {GrammarKind::kTags, json_text(json)};
 }
 

@@ -160,6 +160,7 @@ std::string text_without(std::string_view mark, RuleText& rules) {
     codes.push_back(utf8_code_point(rest.substr(0, size)));
     rest.remove_prefix(size);
   }
+  while (std::ranges::count(codes, codes.front()) > 1) codes.erase(codes.begin());
   const CodeSet first = one(codes.front());
   // What begins as the mark and is another, or may be the beginning of the mark itself.
   std::vector<std::string> others;
@@ -203,9 +204,10 @@ Result<std::string> object_expression(ObjectParts parts, RuleText& rules, const 
   for (std::size_t i = parts.properties.size(); i-- > 0;) {
     const auto& [name, value, is_required] = parts.properties[i];
     const std::string spelled = has_bare_names ? name : json_text(Json(name));
+    const std::string name_again = style.names_end ? spelled + style.name_end : "";
     const std::string with =
         fmt::format("{} {} {} {}", literal(style.name_begin + spelled + style.name_end), value,
-                    value_end, tail);
+                    literal(style.value_end + name_again), tail);
     const std::string behind = fmt::format("{} {}", between, with);
     head = is_required ? rules.rule(with) : chosen({with, head}, rules);
     tail = is_required ? rules.rule(behind) : chosen({behind, tail}, rules);

@@ -47,6 +47,7 @@ struct ObjectStyle {
   std::string name_begin = {};  ///< empty: a name is JSON
   std::string name_end = ": ";
   std::string value_end = {};
+  bool names_end = false;  ///< behind each value_end stand the name and name_end
 };
 /// Where counts.least asks for more than is required, the first of the others are required, too;
 /// where counts.most allows less, the last ones do not come. Further properties have names of
@@ -55,7 +56,8 @@ struct ObjectStyle {
 Result<std::string> object_expression(ObjectParts parts, RuleText& rules,
                                       const ObjectStyle& style = {}, bool has_bare_names = false);
 
-/// Text in which `mark` does not come. @pre its first character does not come in it again
+/// Text in which `mark` does not come, nor the part of it from which on its first character does
+/// not come again.
 std::string text_without(std::string_view mark, RuleText& rules);
 
 }  // namespace llm

@@ -255,11 +255,23 @@ unsigned types_of(const OrderedJson& given, const Resolve& resolve) {
   return words.ok() && words->operation().empty() ? words->types() : kAllTypes;
 }
 
+/// Types of what is valid: without a `type`, keywords of one type say nothing of the others.
+static unsigned valid_types(const OrderedJson& given, const Resolve& resolve) {
+  const OrderedJson* schema = followed(given, resolve);
+  const bool says_types =
+      schema != nullptr && (schema->contains("type") || constants_of(*schema).has_value());
+  return says_types ? types_of(given, resolve) : kAllTypes;
+}
+
 bool are_apart(const OrderedJson& given, const OrderedJson& other_given, const Resolve& resolve) {
+  // What is written by one of them must not be valid by the other.
   const unsigned types = types_of(given, resolve);
-  const unsigned shared = types & types_of(other_given, resolve);
+  const unsigned others_types = types_of(other_given, resolve);
+  const unsigned shared = types & others_types;
   // A fraction like 1.0 is an integer, too: of numbers nothing is told by their type.
-  if (shared == 0) return true;
+  if ((types & valid_types(other_given, resolve)) == 0 &&
+      (others_types & valid_types(given, resolve)) == 0)
+    return true;
   const OrderedJson* one = followed(given, resolve);
   const OrderedJson* other = followed(other_given, resolve);
   if (one == nullptr || other == nullptr) return false;

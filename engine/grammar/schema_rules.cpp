@@ -223,7 +223,8 @@ class SchemaWriter {
 
   Result<std::string> object_in(const Keywords& words, const std::string& path,
                                 const ArgumentForm& form) {
-    const bool has_text = form.kind == ArgumentForm::Kind::kPairs;
+    const bool names_end = form.kind == ArgumentForm::Kind::kElements;
+    const bool has_text = names_end || form.kind == ArgumentForm::Kind::kPairs;
     const auto value = [&](const OrderedJson& schema, const std::string& at) {
       return has_text ? text_or_value(schema, at, form, false) : this->value(schema, at);
     };
@@ -275,8 +276,9 @@ class SchemaWriter {
                      "a name of letters, digits, \"_\" and \"-\"");
     }
     parts.extra_name.reset();
+    if (names_end) parts.extra.reset();  // whose name would have to come twice
     const ObjectStyle style =
-        has_text ? ObjectStyle{"", "", "", form.key_begin, form.key_end, form.value_end}
+        has_text ? ObjectStyle{"", "", "", form.key_begin, form.key_end, form.value_end, names_end}
                  : ObjectStyle{"(", ")", ", ", "", "=", ""};
     return below(path, object_expression(std::move(parts), rules_, style, true));
   }

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "base/cpu_features.h"
 #include "engine/sampler/row_sample.h"
+#include "quant/contract/f64_functions.h"
 #include "quant/kernels/kernel_table.h"
 
 namespace llm {
@@ -52,16 +55,24 @@ std::vector<Scored> most_likely(std::span<const float> logits, std::size_t k) {
 }
 
 FilteredRow::FilteredRow(std::span<const float> logits, float largest,
-                         const SamplerOptions& options, DrawMemory& memory)
-    : memory_(memory), scores_(logits), largest_(largest) {
-  if (options.order == SamplerOrder::kHf) apply_temperature(options.temperature);
+                         const SamplerOptions& options, bool excludes, DrawMemory& memory)
+    : memory_(memory), scores_(logits), largest_(largest), kept_(logits.size()) {
+  const bool is_dynamic = options.dynatemp_range > 0.0F;
+  if (options.order == SamplerOrder::kHf) {
+    if (is_dynamic) weigh(1.0F);
+    apply_temperature(temperature_of(options));
+  }
   keep_top_k(options.top_k);
   kept_ = scores_.size();
   weigh(1.0F);
+  keep_typical(options.typical_p);
   keep_top_p(options.top_p);
   keep_min_p(options.min_p);
-  if (options.order == SamplerOrder::kLlamaCpp && options.temperature != 1.0F)
-    weigh(options.temperature);
+  if (excludes) exclude_top_choices(options.xtc_threshold);
+  if (options.order == SamplerOrder::kLlamaCpp) {
+    const float temperature = temperature_of(options);
+    if (temperature != 1.0F) weigh(temperature);
+  }
   total_ = lane_sum(ordered());
 }
 
@@ -114,9 +125,86 @@ void FilteredRow::keep_min_p(float p) {
   kept_ = std::min(kept_, static_cast<std::size_t>(kept));
 }
 
+double FilteredRow::mean_distance(std::span<const Scored> tokens) const {
+  const float total = lane_sum(ordered());
+  double mean = 0;
+  for (const Scored& token : tokens) {
+    const float weight = weights_[static_cast<std::size_t>(token.id)];
+    if (weight > 0.0F)
+      mean += static_cast<double>(weight / total) * static_cast<double>(token.logit - largest_);
+  }
+  return mean;
+}
+
+/// Meister et al., arXiv:2202.00666: keeps those whose surprise is nearest to the entropy, until
+/// they make up p. Surprise and entropy have the same logarithm of the sum in them, so their
+/// difference is that of the mean distance and the token's.
+void FilteredRow::keep_typical(float p) {
+  if (p >= 1.0F) return;
+  const std::vector<Scored> tokens = in_order();
+  const double mean = mean_distance(tokens);
+  const float total = lane_sum(ordered());
+  std::vector<std::pair<double, std::size_t>> by_difference;
+  for (const Scored& token : tokens)
+    by_difference.emplace_back(std::abs(mean - static_cast<double>(token.logit - largest_)),
+                               by_difference.size());
+  std::ranges::sort(by_difference);
+  std::vector<std::size_t> kept;
+  double mass = 0;
+  for (const auto& [difference, i] : by_difference) {
+    kept.push_back(i);
+    mass += static_cast<double>(weights_[static_cast<std::size_t>(tokens[i].id)] / total);
+    if (mass > static_cast<double>(p)) break;
+  }
+  std::ranges::sort(kept);
+  std::vector<Scored> typical;
+  for (const std::size_t i : kept) typical.push_back(tokens[i]);
+  choose(typical);
+}
+
+/// "Exclude top choices": Weidmann 2024, oobabooga/text-generation-webui, request 6335. Of the
+/// tokens with at least the threshold's probability the last one stays.
+void FilteredRow::exclude_top_choices(float threshold) {
+  if (threshold > 0.5F) return;
+  const std::vector<Scored> tokens = in_order();
+  const float total = lane_sum(ordered());
+  std::size_t n = 0;
+  while (n < tokens.size() && weights_[static_cast<std::size_t>(tokens[n].id)] / total >= threshold)
+    ++n;
+  if (n > 1) choose(std::span(tokens).subspan(n - 1));
+}
+
+void FilteredRow::choose(std::span<const Scored> tokens) {
+  std::vector<TokenId> ids;
+  for (const Scored& token : tokens) ids.push_back(id(static_cast<std::size_t>(token.id)));
+  ids_ = std::move(ids);
+  memory_.scores.clear();
+  for (const Scored& token : tokens) memory_.scores.push_back(token.logit);
+  scores_ = memory_.scores;
+  largest_ = scores_.front();
+  kept_ = scores_.size();
+  weigh(1.0F);
+}
+
+/// Zhu et al., arXiv:2309.02772, as llama.cpp has it: by the entropy's share of the largest that so
+/// many tokens can have.
+float FilteredRow::temperature_of(const SamplerOptions& options) const {
+  if (options.dynatemp_range <= 0.0F || kept_ < 2) return options.temperature;
+  constexpr float kLeast = 0x1p-100F;
+  const double entropy =
+      contract::log(static_cast<double>(lane_sum(ordered()))) - mean_distance(in_order());
+  const double share =
+      std::clamp(entropy / contract::log(static_cast<double>(kept_)), 0x1p-60, 1.0);
+  const float low = std::max(0.0F, options.temperature - options.dynatemp_range);
+  const float high = options.temperature + options.dynatemp_range;
+  const auto part =
+      static_cast<float>(contract::power(share, static_cast<double>(options.dynatemp_exponent)));
+  return std::max(low + (high - low) * part, kLeast);
+}
+
 std::vector<Candidate> FilteredRow::candidates() const {
   std::vector<Candidate> result;
-  for (const Scored& token : most_likely(scores_, kept_)) {
+  for (const Scored& token : in_order()) {
     const auto i = static_cast<std::size_t>(token.id);
     result.push_back({id(i), probability(i)});
   }

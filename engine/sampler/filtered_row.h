@@ -34,9 +34,9 @@ struct DrawMemory {
 /// come, or, once top-k has sorted them, in order; equal scores are ordered by that number.
 class FilteredRow {
  public:
-  /// @param logits  borrowed. @param largest  of them, finite
+  /// @param logits  borrowed. @param largest  of them, finite. @param excludes  XTC strikes
   FilteredRow(std::span<const float> logits, float largest, const SamplerOptions& options,
-              DrawMemory& memory);
+              bool excludes, DrawMemory& memory);
 
   /// All that may be drawn, in order.
   std::vector<Candidate> candidates() const;
@@ -44,11 +44,20 @@ class FilteredRow {
 
  private:
   void apply_temperature(float temperature);
+  float temperature_of(const SamplerOptions& options) const;
   void keep_top_k(std::size_t k);
   /// Weights of the scores' distances to the largest, divided by a temperature.
   void weigh(float temperature);
   void keep_top_p(float p);
   void keep_min_p(float p);
+  void keep_typical(float p);
+  void exclude_top_choices(float threshold);
+  /// The kept tokens in order, by their numbers.
+  std::vector<Scored> in_order() const { return most_likely(scores_, kept_); }
+  /// Of tokens in order: the mean of the distances to the largest score, by probability.
+  double mean_distance(std::span<const Scored> tokens) const;
+  /// Leaves these, which are in order.
+  void choose(std::span<const Scored> tokens);
   /// The draw, where it is known to fall on a weight of least .. most. @return nothing: it does not
   std::optional<TokenId> draw_among(double uniform, float least, float most) const;
 

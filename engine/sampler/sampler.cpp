@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <vector>
 
 #include "base/float_environment.h"
@@ -79,6 +80,49 @@ void penalize_generated(std::span<float> row, std::span<const TokenId> generated
   }
 }
 
+/// For each token that would go on a repetition of the last tokens, how long that is: of tokens
+/// seen from the last one backwards, r, it is that of r and r[k..], for r[k - 1]. By the Z
+/// algorithm (Gusfield 1997, 1.4), in time linear in the past.
+std::map<TokenId, std::size_t> repetitions(std::span<const TokenId> recent) {
+  const std::size_t n = recent.size();
+  const auto r = [&](std::size_t i) { return recent[n - 1 - i]; };
+  std::map<TokenId, std::size_t> longest;
+  std::vector<std::size_t> lengths(n, 0);
+  std::size_t begin = 0;  // of the match that goes furthest
+  std::size_t end = 0;
+  for (std::size_t k = 1; k < n; ++k) {
+    std::size_t length = k < end ? std::min(lengths[k - begin], end - k) : 0;
+    while (k + length < n && r(length) == r(k + length)) ++length;
+    lengths[k] = length;
+    if (k + length > end) {
+      begin = k;
+      end = k + length;
+    }
+    std::size_t& known = longest[r(k - 1)];
+    known = std::max(known, length);
+  }
+  return longest;
+}
+
+/// DRY, "don't repeat yourself": Weidmann 2024, oobabooga/text-generation-webui, request 5677.
+void penalize_repetitions(std::span<float> row, std::span<const TokenId> past,
+                          std::size_t n_unbroken, const SamplerOptions& options) {
+  constexpr float kMost = 1e30F;
+  const std::size_t wanted = options.dry_penalty_last_n < 0
+                                 ? past.size()
+                                 : static_cast<std::size_t>(options.dry_penalty_last_n);
+  const auto recent = past.last(std::min(wanted, past.size()));
+  const std::size_t allowed = options.dry_allowed_length;
+  if (recent.size() <= allowed || n_unbroken < allowed) return;
+  for (const auto& [id, length] : repetitions(recent)) {
+    const std::size_t counted = std::min(length, n_unbroken);
+    if (counted < allowed) continue;
+    float lost = options.dry_multiplier;
+    for (std::size_t i = allowed; i < counted && lost < kMost; ++i) lost *= options.dry_base;
+    row[static_cast<std::size_t>(id)] -= lost;
+  }
+}
+
 DrawMemory& memory_of_thread() {
   static const PerThread<DrawMemory> memory;
   return memory.mine();
@@ -95,19 +139,29 @@ struct PenalizedRow {
 
 Result<PenalizedRow> penalized(std::span<const float> logits, std::span<const TokenId> past,
                                std::uint64_t position, std::size_t n_generated,
-                               const SamplerOptions& options) {
+                               std::size_t n_unbroken, const SamplerOptions& options) {
   LLM_CHECK(!logits.empty());
   LLM_TRY(const float largest, largest_of(logits, position));
   const bool repeats = options.repeat_penalty != 1.0F;
   const bool counts = options.presence_penalty != 0.0F || options.frequency_penalty != 0.0F;
-  if (!repeats && !counts) return PenalizedRow{logits, largest};
+  const bool goes_on = options.dry_multiplier != 0.0F;
+  if (!repeats && !counts && !goes_on) return PenalizedRow{logits, largest};
   PenalizedRow row{.logits = {}, .largest = 0, .memory = {logits.begin(), logits.end()}};
   if (repeats) penalize(row.memory, past, options);
   if (counts)
     penalize_generated(row.memory, past.last(std::min(n_generated, past.size())), options);
+  if (goes_on) penalize_repetitions(row.memory, past, n_unbroken, options);
   row.logits = row.memory;
   row.largest = std::ranges::max(row.memory);
   return row;
+}
+
+FilteredRow filtered(const PenalizedRow& row, const SamplerOptions& options, std::uint64_t sequence,
+                     std::uint64_t position) {
+  const bool excludes = options.xtc_probability > 0.0F &&
+                        uniform_draw(options.seed, sequence ^ kXtcSequence, position) <
+                            static_cast<double>(options.xtc_probability);
+  return {row.logits, row.largest, options, excludes, memory_of_thread()};
 }
 
 }  // namespace
@@ -123,30 +177,35 @@ double uniform_draw(std::uint64_t seed, std::uint64_t sequence, std::uint64_t po
   return static_cast<double>(word >> 11) * 0x1p-53;
 }
 
-Sampler::Sampler(const SamplerOptions& options, std::uint64_t sequence, std::size_t n_generated)
-    : options_(options), sequence_(sequence), n_generated_(n_generated) {
+Sampler::Sampler(const SamplerOptions& options, std::uint64_t sequence, std::size_t n_generated,
+                 std::size_t n_unbroken)
+    : options_(options), sequence_(sequence), n_generated_(n_generated), n_unbroken_(n_unbroken) {
   LLM_CHECK(options.temperature >= 0.0F && options.repeat_penalty > 0.0F);
   LLM_CHECK(options.top_p >= 0.0F && options.top_p <= 1.0F);
   LLM_CHECK(options.min_p >= 0.0F && options.min_p <= 1.0F);
+  LLM_CHECK(options.typical_p >= 0.0F && options.typical_p <= 1.0F);
+  LLM_CHECK(options.dry_base >= 1.0F && options.dynatemp_exponent >= 0.0F);
 }
 
 Result<std::vector<Candidate>> Sampler::distribution(std::span<const float> logits,
                                                      std::span<const TokenId> past,
                                                      std::uint64_t position) const {
   const FloatEnvironment contract;
-  LLM_TRY(const PenalizedRow row, penalized(logits, past, position, n_generated_, options_));
+  LLM_TRY(const PenalizedRow row,
+          penalized(logits, past, position, n_generated_, n_unbroken_, options_));
   if (options_.temperature == 0.0F || std::isinf(row.largest))
     return std::vector<Candidate>{{row.first(), 1.0F}};
-  return FilteredRow(row.logits, row.largest, options_, memory_of_thread()).candidates();
+  return filtered(row, options_, sequence_, position).candidates();
 }
 
 Result<TokenId> Sampler::sample(std::span<const float> logits, std::span<const TokenId> past,
                                 std::uint64_t position) const {
   const FloatEnvironment contract;
-  LLM_TRY(const PenalizedRow row, penalized(logits, past, position, n_generated_, options_));
+  LLM_TRY(const PenalizedRow row,
+          penalized(logits, past, position, n_generated_, n_unbroken_, options_));
   if (options_.temperature == 0.0F || std::isinf(row.largest)) return row.first();
   const double draw = uniform_draw(options_.seed, sequence_, position);
-  return FilteredRow(row.logits, row.largest, options_, memory_of_thread()).draw(draw);
+  return filtered(row, options_, sequence_, position).draw(draw);
 }
 
 Logprobs logprobs_of(std::span<const float> logits, TokenId chosen, std::size_t n_top) {

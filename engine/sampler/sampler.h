@@ -13,8 +13,8 @@ namespace llm {
 /// The order of temperature and filters. They do not commute: a temperature above 1 flattens the
 /// distribution, so more tokens pass a top-p or min-p after it.
 enum class SamplerOrder {
-  kHf,        ///< temperature, top-k, top-p, min-p (transformers' logits warpers)
-  kLlamaCpp,  ///< top-k, top-p, min-p, temperature (llama.cpp's default chain)
+  kHf,        ///< temperature, top-k, typical-p, top-p, min-p, XTC (transformers' logits warpers)
+  kLlamaCpp,  ///< top-k, typical-p, top-p, min-p, XTC, temperature (llama.cpp's default chain)
 };
 
 /// What turns logits into a token (docs/sampling.md). The defaults filter nothing.
@@ -27,6 +27,16 @@ struct SamplerOptions {
   std::int64_t repeat_last_n = 64;  ///< how much past: 0 none, -1 all
   float presence_penalty = 0.0F;    ///< taken from the logit of what was generated before
   float frequency_penalty = 0.0F;   ///< and this much for each time it was
+  float dry_multiplier = 0.0F;      ///< >= 0; taken from what would go on a repetition; 0: nothing
+  float dry_base = 1.75F;           ///< >= 1; times this for each token beyond
+  std::size_t dry_allowed_length = 2;    ///< this many, which may be repeated
+  std::int64_t dry_penalty_last_n = -1;  ///< how much past is looked through: 0 none, -1 all
+  float typical_p = 1.0F;                ///< in [0, 1]: keep the most typical that make up p
+  float xtc_probability = 0.0F;          ///< in [0, 1]: how often the most likely are excluded
+  float xtc_threshold = 0.1F;            ///< those at least so likely, but for the last of them
+  float dynatemp_range = 0.0F;           ///< >= 0: temperatures so far about `temperature`,
+  float dynatemp_exponent = 1.0F;        ///< >= 0: by the row's entropy to this power
+  std::size_t min_tokens = 0;            ///< nothing ends a text before (draw_token())
   std::uint64_t seed = 0;
   SamplerOrder order = SamplerOrder::kHf;
 };
@@ -49,9 +59,11 @@ class Sampler {
   /// @param n_generated  how many tokens of the text came before: so many at the end of every past
   ///                     (all of it, where it has fewer) are counted by the penalties that do not
   ///                     see the prompt
+  /// @param n_unbroken  how many tokens at the end of every past have come since the last one that
+  ///                    breaks repetitions (DRY)
   /// @pre the options are in the ranges noted there
   explicit Sampler(const SamplerOptions& options, std::uint64_t sequence = 0,
-                   std::size_t n_generated = 0);
+                   std::size_t n_generated = 0, std::size_t n_unbroken = SIZE_MAX);
 
   const SamplerOptions& options() const { return options_; }
 
@@ -61,7 +73,8 @@ class Sampler {
   ///              those that were generated
   /// @param position  the new token's position in the sequence
   /// Errors: kNonFinite naming the position when a logit is NaN or +Inf, or all are -Inf; nothing
-  /// is drawn then. Cost: one pass over the row, and a sort of what passes top-k.
+  /// is drawn then. Cost: one pass over the row, and a sort of what passes top-k; with typical_p,
+  /// XTC and dynatemp a sort of all that is left there.
   Result<TokenId> sample(std::span<const float> logits, std::span<const TokenId> past,
                          std::uint64_t position) const;
 
@@ -75,7 +88,11 @@ class Sampler {
   SamplerOptions options_;
   std::uint64_t sequence_;
   std::size_t n_generated_;
+  std::size_t n_unbroken_;
 };
+
+/// What XTC's decision is drawn with: `sequence` XOR this.
+inline constexpr std::uint64_t kXtcSequence = std::uint64_t{1} << 61;
 
 /// A uniform number in [0, 1) with 53 random bits: Philox4x32-10 (Salmon et al., "Parallel random
 /// numbers: as easy as 1, 2, 3", SC11) of counter (position, sequence) under the key `seed`.

@@ -26,6 +26,11 @@ const OrderedJson& tools() {
       OrderedJson::array({function("save", R"({"title": {"type": "string", "description": "d"},
                             "body": {"type": "string", "description": "d"},
                             "count": {"type": "integer", "description": "d"},
+                            "tags": {"type": "array", "items": {"type": "string"}},
+                            "place": {"type": "object", "properties": {"x": {"type": "number"},
+                                      "names": {"type": "array", "items": {"type": "string"}},
+                                      "near": {"$ref": "#/properties/place"}}},
+                            "any": {},
                             "note": {"anyOf": [{"type": "string"}, {"type": "null"}]}})"),
                           function("clock", "{}")});
   return list;
@@ -70,6 +75,9 @@ const std::vector<Form>& forms() {
   static const std::string seed = "<seed:tool_call>\n<function={{ c.function.name }}>\n" + pairs +
                                   "<parameter={{ k }}>" + json +
                                   "</parameter>\n{% endfor %}</function>\n</seed:tool_call>";
+  static const std::string elements =
+      "]<]m[>[<invoke name=\"{{ c.function.name }}\">" + pairs +
+      "]<]m[>[<{{ k }}>{{ parts(v) }}]<]m[>[</{{ k }}>{% endfor %}]<]m[>[</invoke>\n";
   static const std::vector<Form> all = {
       {"Hermes", "<tool_call>\n", kObject, "\n</tool_call>\n<tool_call>\n", "\n</tool_call>"},
       {"Mistral, list", "[TOOL_CALLS][", kObject, ", ", "]"},
@@ -110,6 +118,7 @@ const std::vector<Form>& forms() {
       {"Qwen3-Coder", "", xml.c_str(), "\n", ""},
       {"GLM", "", glm.c_str(), "\n", ""},
       {"MiniMax", "<minimax:tool_call>\n", invoke.c_str(), "", "</minimax:tool_call>"},
+      {"MiniMax 3", "]<]m[>[<tool_call>\n", elements.c_str(), "", "]<]m[>[</tool_call>"},
       {"Seed-OSS", "", seed.c_str(), "\n", ""},
   };
   return all;
@@ -144,6 +153,10 @@ struct Model {
 Model model_of(const Form& form) {
   const std::string jinja =
       std::string(
+          "{% macro parts(v) %}{% if v is mapping %}{% for k, x in v | items %}]<]m[>[<{{ k }}>"
+          "{{ parts(x) }}]<]m[>[</{{ k }}>{% endfor %}{% elif v is string or v is number %}{{ v }}"
+          "{% elif v is iterable %}{% for x in v %}]<]m[>[<item>{{ parts(x) }}]<]m[>[</item>"
+          "{% endfor %}{% else %}{{ v | tojson }}{% endif %}{% endmacro %}"
           "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}<|{{ "
           "m.role }}|>{{ m.content }}{% if m.tool_calls %}") +
       form.open + "{% for c in m.tool_calls %}{% if not loop.first %}" + form.joint +
@@ -271,6 +284,10 @@ TEST_CASE("no value is cut by what it spells", "[reply][calls]") {
                                            ", ",
                                            ",",
                                            "null",
+                                           "]<]m[>[",
+                                           "]<]m[>[</title>",
+                                           "]<]m[>[<item>",
+                                           "<item>",
                                            "<",
                                            ">"};
   std::mt19937 random(7);
@@ -303,6 +320,30 @@ TEST_CASE("no value is cut by what it spells", "[reply][calls]") {
     CAPTURE(form.name);
     CHECK(n_text == 0);
   }
+}
+
+TEST_CASE("values with parts are read in every form", "[reply][calls]") {
+  const OrderedJson place = parse_ordered_json(
+      R"({"x": -1.5, "names": ["a, b", "]", "{\"}"], "near": {"x": 2, "names": []}})");
+  for (const OrderedJson& arguments : std::vector<OrderedJson>{
+           {{"tags", {"x", "", "1"}}, {"place", place}},
+           {{"place", {{"near", {{"near", place}}}}}, {"title", "true"}},
+           {{"tags", OrderedJson::array()}, {"place", OrderedJson::object()}, {"title", ""}},
+           {{"any", {{"k", {1, 2}}}}, {"count", 12345}}}) {
+    for (const Form& form : forms()) {
+      const Model& model = model_named(form.name);
+      const std::string reply =
+          model.written(OrderedJson::array({{{"name", "save"}, {"arguments", arguments}}}));
+      CAPTURE(form.name, reply);
+      CHECK(parsed(model.format, reply) == "[save " + json_text(arguments) + "]");
+    }
+  }
+  // Space between elements is none of the value's, nor are marks that close nothing.
+  const ReplyFormat& elements = model_named("MiniMax 3").format;
+  for (const char* inner :
+       {"]<]m[>[<title>A]<]m[>[</title>", "\n  ]<]m[>[<title>A]<]m[>[</title>\n"})
+    CHECK(parsed(elements, std::string("]<]m[>[<invoke name=\"save\">") + inner +
+                               "]<]m[>[</invoke>") == R"([save {"title":"A"}])");
 }
 
 TEST_CASE("a call of marked arguments in any layout", "[reply][calls]") {

@@ -123,6 +123,8 @@ TEST_CASE("what is not enforced is refused, and the place named", "[grammar]") {
       {R"({"allOf": [{"type": "object"}, {"minProperties": 1}]})", "/allOf"},
       {R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})", "/oneOf"},
       {R"({"oneOf": [{"required": ["a"]}, {"required": ["b"]}]})", "/oneOf"},
+      {R"({"oneOf": [{"properties": {"a": {}}}, {"type": "string"}]})", "/oneOf"},
+      {R"({"oneOf": [{"type": "null"}, {"minLength": 2}]})", "/oneOf"},
       {R"({"type": "string", "format": "regex"})", "/format"},
       {R"({"type": "string", "pattern": "(?=b)a"})", "/pattern"},
       {R"({"type": "string", "pattern": "a", "maxLength": 3})", "/pattern"},

@@ -254,6 +254,32 @@ TEST_CASE("a control token's spelling in a marker is that token", "[grammar]") {
   REQUIRE(state.is_complete());
 }
 
+TEST_CASE("among free text, marks begin calls or what they are said to", "[grammar]") {
+  const std::string control = vocabulary().spelling(*vocabulary().spec().bos);
+  const CallTags calls{.tags = {{.begin = control + "to f:",
+                                 .schema = R"({"type": "null"})",
+                                 .end = "",
+                                 .more = {{" to f ", control, true}}}},
+                       .free_text = true,
+                       .others = {control + "say:"}};
+  const auto grammar = require_ok(Grammar::compile(calls.source(), vocabulary()));
+  const auto takes_all = [&](const std::string& text) {
+    GrammarState state(grammar, {});
+    for (const char c : text) {
+      const TokenId id = c == '#' ? *vocabulary().spec().bos : byte_token(c);
+      if (!allows(require_ok(state.mask()), id)) return false;
+      require_ok(state.accept(id));
+    }
+    return state.is_complete();
+  };
+  for (const char* text : {"#say:", "#say:hello to f", "#to f:null", "#say:hm#to f:null and#say:x",
+                           " to f #null", " to f #null. #to f:null", "#say:a to f #say:b"})
+    CHECK(takes_all(text));
+  for (const char* text : {"", "hello", "#", "#x", "#to f:1", "#say:a#to f:1", " to f #1", " to g",
+                           "#say:a to f #null"})
+    CHECK_FALSE(takes_all(text));
+}
+
 TEST_CASE("a compiler keeps the last grammars, up to its bytes", "[grammar]") {
   GrammarCompiler all(vocabulary());
   // Of equal sizes.

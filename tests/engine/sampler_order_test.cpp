@@ -54,6 +54,15 @@ SamplerOptions drawn_options(std::size_t n, std::mt19937& random) {
   options.repeat_last_n = static_cast<std::int64_t>(of({-1, 0, 3, 64}));
   options.presence_penalty = of({0, 0, 0, 1.5F, -0.3F});
   options.frequency_penalty = of({0, 0, 0, 0.7F, -2});
+  options.dry_multiplier = of({0, 0, 0, 0.8F, 5});
+  options.dry_base = of({1.75F, 1, 3});
+  options.dry_allowed_length = static_cast<std::size_t>(of({0, 1, 2, 4}));
+  options.dry_penalty_last_n = static_cast<std::int64_t>(of({-1, -1, 0, 1, 20}));
+  options.typical_p = of({1, 1, 1, 0, 0.2F, 0.9F, uniform()});
+  options.xtc_probability = of({0, 0, 0.5F, 1});
+  options.xtc_threshold = of({0.1F, 0.02F, 0, 0.3F, 0.5F, 0.51F});
+  options.dynatemp_range = of({0, 0, 0, 0.5F, 2});
+  options.dynatemp_exponent = of({1, 0, 0.3F, 2.5F});
   options.seed = random();
   options.order = random() % 2 == 0 ? SamplerOrder::kHf : SamplerOrder::kLlamaCpp;
   return options;
@@ -61,7 +70,8 @@ SamplerOptions drawn_options(std::size_t n, std::mt19937& random) {
 
 std::vector<TokenId> drawn_past(std::size_t n, std::mt19937& random) {
   std::vector<TokenId> past(random() % 80);
-  for (TokenId& id : past) id = static_cast<TokenId>(random() % n);
+  const std::size_t n_different = random() % 2 == 0 ? n : std::min<std::size_t>(n, 3);
+  for (TokenId& id : past) id = static_cast<TokenId>(random() % n_different);
   return past;
 }
 
@@ -70,18 +80,28 @@ std::vector<TokenId> drawn_past(std::size_t n, std::mt19937& random) {
 std::size_t differing_draws(std::span<const float> row, std::span<const TokenId> past,
                             const SamplerOptions& options, std::size_t n_draws) {
   const std::size_t n_generated = n_draws % (past.size() + 5);  // some are forgotten
-  const auto candidates = naive_distribution(options, row, past, n_generated);
-  std::vector<double> masses;
-  for (const Candidate& c : candidates)
-    masses.push_back(static_cast<double>(c.probability) + (masses.empty() ? 0 : masses.back()));
+  const std::size_t n_unbroken = n_draws % 7;
+  // Where XTC does not strike, and where it does.
+  std::array<std::vector<Candidate>, 2> both;
+  std::array<std::vector<double>, 2> masses_of_both;
+  for (const std::size_t excludes : {std::size_t{0}, std::size_t{1}}) {
+    both[excludes] = naive_distribution(options, row, past, n_generated, n_unbroken, excludes == 1);
+    auto& masses = masses_of_both[excludes];
+    for (const Candidate& c : both[excludes])
+      masses.push_back(static_cast<double>(c.probability) + (masses.empty() ? 0 : masses.back()));
+  }
   std::size_t differing = 0;
   for (std::size_t i = 0; i < n_draws; ++i) {
     const std::uint64_t sequence = i % 3;
     const double uniform = uniform_draw(options.seed, sequence, i);
+    const bool excludes = uniform_draw(options.seed, sequence ^ (std::uint64_t{1} << 61), i) <
+                          static_cast<double>(options.xtc_probability);
+    const auto& candidates = both[excludes ? 1 : 0];
+    const auto& masses = masses_of_both[excludes ? 1 : 0];
     const auto at = std::ranges::upper_bound(masses, uniform) - masses.begin();
     const auto expected =
         at == std::ssize(masses) ? candidates[0].id : candidates[static_cast<std::size_t>(at)].id;
-    const auto drawn = Sampler(options, sequence, n_generated).sample(row, past, i);
+    const auto drawn = Sampler(options, sequence, n_generated, n_unbroken).sample(row, past, i);
     differing += drawn.ok() && *drawn == expected ? 0 : 1;
   }
   return differing;
@@ -110,12 +130,15 @@ std::size_t differing_distributions(const SamplerRow& row, std::span<const Sampl
   return static_cast<std::size_t>(std::ranges::count_if(all, [&](const SamplerOptions& options) {
     const std::size_t n_generated = row.past.size() / 2;
     const auto actual = Sampler(options, 0, n_generated).distribution(row.logits, row.past, 0);
+    const bool excludes = uniform_draw(options.seed, std::uint64_t{1} << 61, 0) <
+                          static_cast<double>(options.xtc_probability);
     return !actual.ok() ||
-           !std::ranges::equal(*actual,
-                               naive_distribution(options, row.logits, row.past, n_generated),
-                               [](const Candidate& a, const Candidate& b) {
-                                 return a.id == b.id && same_bits(a.probability, b.probability);
-                               });
+           !std::ranges::equal(
+               *actual,
+               naive_distribution(options, row.logits, row.past, n_generated, SIZE_MAX, excludes),
+               [](const Candidate& a, const Candidate& b) {
+                 return a.id == b.id && same_bits(a.probability, b.probability);
+               });
   }));
 }
 

@@ -243,16 +243,18 @@ struct Changed {
   SamplerOptions options;
   std::uint64_t sequence;
   std::size_t n_generated;
+  std::size_t n_unbroken;
 };
 Changed changed(const Sampler& sampler) {
   struct Members {
     SamplerOptions options;
     std::uint64_t sequence;
     std::size_t n_generated;
+    std::size_t n_unbroken;
   };
   static_assert(sizeof(Members) == sizeof(Sampler));
   const auto& members = reinterpret_cast<const Members&>(sampler);
-  Changed c{members.options, members.sequence, members.n_generated};
+  Changed c{members.options, members.sequence, members.n_generated, members.n_unbroken};
   if (effect("sampler", "seed_16")) c.options.seed &= 0xFFFFU;
   if (effect("sampler", "one_sequence")) c.sequence = 0;
   if (effect("sampler", "temperature_late")) c.options.order = SamplerOrder::kLlamaCpp;
@@ -294,7 +296,7 @@ LLM_WRAP(
     Result<TokenId>, const Sampler* self, Logits logits, Past past, std::uint64_t position) {
   if (planted("sampler") == nullptr) return real_sample(self, logits, past, position);
   const Changed c = changed(*self);
-  const Sampler sampler(c.options, c.sequence, c.n_generated);
+  const Sampler sampler(c.options, c.sequence, c.n_generated, c.n_unbroken);
   if (effect("sampler", "position_late")) ++position;
   return real_sample(&sampler, changed(logits, past, c.options), changed(past), position);
 }
@@ -306,15 +308,15 @@ LLM_WRAP(distribution,
          std::uint64_t position) {
   if (planted("sampler") == nullptr) return real_distribution(self, logits, past, position);
   const Changed c = changed(*self);
-  const Sampler sampler(c.options, c.sequence, c.n_generated);
+  const Sampler sampler(c.options, c.sequence, c.n_generated, c.n_unbroken);
   return real_distribution(&sampler, changed(logits, past, c.options), changed(past), position);
 }
 
 LLM_WRAP(filter,
-         "_ZN3llm11FilteredRowC1ESt4spanIKfLm18446744073709551615EEfRKNS_14SamplerOptionsERNS_"
-         "10DrawMemoryE",
+         "_ZN3llm11FilteredRowC1ESt4spanIKfLm18446744073709551615EEfRKNS_14SamplerOptionsEbRN"
+         "S_10DrawMemoryE",
          void, FilteredRow* self, Logits logits, float largest, const SamplerOptions& options,
-         DrawMemory& memory);
+         bool excludes, DrawMemory& memory);
 LLM_WRAP(candidates, "_ZNK3llm11FilteredRow10candidatesEv", std::vector<Candidate>,
          const FilteredRow* self) {
   std::vector<Candidate> row = real_candidates(self);
@@ -328,11 +330,11 @@ LLM_WRAP(candidates, "_ZNK3llm11FilteredRow10candidatesEv", std::vector<Candidat
 namespace {
 
 /// How many tokens, in order, `options` leave.
-std::size_t left_by(Logits logits, float largest, const SamplerOptions& options, DrawMemory& memory,
-                    float min_share_of_all = 0) {
+std::size_t left_by(Logits logits, float largest, const SamplerOptions& options, bool excludes,
+                    DrawMemory& memory, float min_share_of_all = 0) {
   alignas(FilteredRow) std::byte place[sizeof(FilteredRow)];
   auto* row = reinterpret_cast<FilteredRow*>(place);
-  real_filter(row, logits, largest, options, memory);
+  real_filter(row, logits, largest, options, excludes, memory);
   const auto all = real_candidates(row);
   row->~FilteredRow();
   return static_cast<std::size_t>(std::ranges::count_if(
@@ -342,10 +344,10 @@ std::size_t left_by(Logits logits, float largest, const SamplerOptions& options,
 }  // namespace
 
 void wrap_filter(FilteredRow* self, Logits logits, float largest, const SamplerOptions& options,
-                 DrawMemory& memory) {
+                 bool excludes, DrawMemory& memory) {
   const Fault* fault = planted("sampler");
-  if (fault == nullptr) return real_filter(self, logits, largest, options, memory);
-  std::size_t n = left_by(logits, largest, options, memory);
+  if (fault == nullptr) return real_filter(self, logits, largest, options, excludes, memory);
+  std::size_t n = left_by(logits, largest, options, excludes, memory);
   const std::size_t right = n;
   const bool top_p = options.top_p < 1;
   const bool min_p = options.min_p > 0;
@@ -356,22 +358,22 @@ void wrap_filter(FilteredRow* self, Logits logits, float largest, const SamplerO
   SamplerOptions others = options;
   if (fault->is("min_p_of_sum") && min_p) {
     others.min_p = 0;
-    n = std::max<std::size_t>(1, left_by(logits, largest, others, memory, options.min_p));
+    n = std::max<std::size_t>(1, left_by(logits, largest, others, excludes, memory, options.min_p));
   }
   if (fault->is("min_p_first") && min_p && top_p) {
     others.top_p = 1;
-    others.top_k = left_by(logits, largest, others, memory);
+    others.top_k = left_by(logits, largest, others, excludes, memory);
     others.top_p = options.top_p;
     others.min_p = 0;
-    n = left_by(logits, largest, others, memory);
+    n = left_by(logits, largest, others, excludes, memory);
   }
-  if (n == right) return real_filter(self, logits, largest, options, memory);
+  if (n == right) return real_filter(self, logits, largest, options, excludes, memory);
   note_struck();
   others = options;
   others.top_k = n;
   others.top_p = 1;
   others.min_p = 0;
-  real_filter(self, logits, largest, others, memory);
+  real_filter(self, logits, largest, others, excludes, memory);
 }
 
 // ---- texts

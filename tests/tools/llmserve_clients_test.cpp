@@ -62,8 +62,7 @@ TEST_CASE("fields that ask for nothing here are taken, and told", "[llmserve]") 
                                                {{"user", "me"}},
                                                {{"store", true}},
                                                {{"some_tag_of_a_client", 7}},
-                                               {{"mirostat_tau", 5}},
-                                               {{"dry_base", 1.75}}}) {
+                                               {{"mirostat_tau", 5}}}) {
     CAPTURE(ignored);
     CHECK(chat(ignored).header("x-llmserve-ignored") == ignored.begin().key());
     CHECK_FALSE(has_effect(ignored));
@@ -338,7 +337,7 @@ TEST_CASE("llama-server's clients find what they ask for", "[llmserve]") {
   Json timed = chat;
   timed["timings_per_token"] = true;
   CHECK(server.post("/v1/chat/completions", timed).json()["timings"]["predicted_n"] == 8);
-  server.post("/completion", {{"prompt", "a"}, {"n_probs", 3}}).must_name("n_probs");
+  server.post("/completion", {{"prompt", "a"}, {"n_probs", 21}}).must_name("n_probs");
 }
 
 TEST_CASE("usage tells which tokens of the prompt were stored already", "[llmserve]") {
@@ -394,6 +393,79 @@ TEST_CASE("penalties of generated tokens have their effect", "[llmserve]") {
   const TinyModel folder;
   folder.write("r.json", json_text(less));
   folder.shell("llmcheck '" + std::string(kFable) + "' --replay r.json -t 1").must_end(0);
+}
+
+TEST_CASE("settings of llama.cpp's other samplers have their effect", "[llmserve]") {
+  Server server = serve_fable();
+  const auto receipt = [&](const Json& more) {
+    Json body = {
+        {"prompt", "Once upon a time"}, {"max_tokens", 80}, {"seed", 4}, {"receipt", true}};
+    body.update(more);
+    return server.choice(body)["receipt"];
+  };
+  const Json plain = receipt(Json::object());
+  const TinyModel folder;
+  for (const Json& more : std::vector<Json>{{{"temperature", 0}, {"dry_multiplier", 5}},
+                                            {{"typical_p", 0.2}},
+                                            {{"xtc_probability", 1}, {"xtc_threshold", 0.05}},
+                                            {{"dynatemp_range", 0.9}, {"dynatemp_exponent", 2}},
+                                            {{"min_tokens", 79}, {"temperature", 0}}}) {
+    CAPTURE(more);
+    const Json one = receipt(more);
+    for (const auto& [name, value] : more.items()) CHECK(one["options"][name] == value);
+    if (!more.contains("min_tokens")) CHECK(one["ids"] != plain["ids"]);
+    folder.write("r.json", json_text(one));
+    folder.shell("llmcheck '" + std::string(kFable) + "' --replay r.json -t 1").must_end(0);
+  }
+  // Four tokens come a second time where a line break or the like stands among them, if at all.
+  const auto repeats = [](const Json& ids) {
+    std::set<std::vector<int>> known;
+    std::size_t n = 0;
+    for (auto at = ids.begin(); ids.end() - at >= 4; ++at)
+      n += known.insert(std::vector<int>(at, at + 4)).second ? 0 : 1;
+    return n;
+  };
+  const Json greedy = {{"temperature", 0}, {"max_tokens", 400}, {"ignore_eos", true}};
+  Json dry = greedy;
+  dry["dry_multiplier"] = 50;
+  CHECK(10 * repeats(receipt(dry)["ids"]) < repeats(receipt(greedy)["ids"]));
+  // A text that would end is as long as was asked for at least.
+  const Json early = {{"logit_bias", {{"2", 100}}}};
+  Json longer = early;
+  longer["min_tokens"] = 7;
+  CHECK(receipt(early)["ids"].empty());
+  CHECK(receipt(longer)["ids"].size() == 7);
+}
+
+TEST_CASE("probabilities of tokens, in llama-server's shape", "[llmserve]") {
+  Server server = serve_fable();
+  Json body = {{"prompt", "Once upon a"}, {"n_predict", 3}, {"temperature", 0}, {"n_probs", 2}};
+  const Json whole = server.post("/completion", body).must_be(200).json();
+  const Json& all = whole["completion_probabilities"];
+  REQUIRE(all.size() == 3);
+  std::string text;
+  for (const Json& one : all) {
+    text += one["token"];
+    REQUIRE(one["top_logprobs"].size() == 2);
+    CHECK(one["top_logprobs"][0]["id"] == one["id"]);
+    CHECK(one["top_logprobs"][0]["logprob"] == one["logprob"]);
+    CHECK(one["top_logprobs"][1]["logprob"] < one["logprob"]);
+  }
+  CHECK(text == whole["content"]);
+  // The same as OpenAI's clients get.
+  const Json choice = server.choice(
+      {{"prompt", "Once upon a"}, {"max_tokens", 3}, {"temperature", 0}, {"logprobs", 2}});
+  for (std::size_t i = 0; i < 3; ++i)
+    CHECK(all[i]["logprob"] == choice["logprobs"]["token_logprobs"][i]);
+  body["stream"] = true;
+  Json streamed = Json::array();
+  for (const std::string& part : events_of(server.post("/completion", body).body))
+    for (const Json& one : parse_json(part).value("completion_probabilities", Json::array()))
+      streamed.push_back(one);
+  CHECK(streamed == all);
+  body["n_probs"] = 0;
+  CHECK_FALSE(server.post("/infill", body).body.find("completion_probabilities") !=
+              std::string::npos);
 }
 
 TEST_CASE("documents are put in order", "[llmserve]") {

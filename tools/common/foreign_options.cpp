@@ -66,7 +66,9 @@ void add_server_options(OptionTable& table) {
                 "--max-tokens limits an answer; a request asks for its own max_tokens");
   table.foreign(
       "temp,temperature,top-k,top-p,min-p,s,seed,repeat-penalty,repeat-last-n,presence-penalty,"
-      "frequency-penalty,ignore-eos,r,reverse-prompt",
+      "frequency-penalty,dry-multiplier,dry-base,dry-allowed-length,dry-penalty-last-n,typical,"
+      "typical-p,xtc-probability,xtc-threshold,dynatemp-range,dynatemp-exp,dynatemp-exponent,"
+      "min-tokens,ignore-eos,r,reverse-prompt",
       "each request says that: temperature, top_k, top_p, min_p, seed, stop, ... "
       "(docs/serving.md); without, OpenAI's defaults hold");
   table.foreign("max-num-batched-tokens", "--chunk says how many tokens are evaluated at once");
@@ -171,9 +173,9 @@ void add_foreign_options(OptionTable& table) {
   table.foreign("rope-scaling,rope-scale,rope-freq-base,rope-freq-scale",
                 "taken from the model file; leave it out");
   table.foreign(
-      "samplers,sampling-seq,mirostat,mirostat-lr,mirostat-ent,typical,xtc-probability,"
-      "xtc-threshold,dry-multiplier,dry-base,dynatemp-range,dynatemp-exp,top-nsigma,logit-bias,l",
-      "there are temperature, top-k, top-p, min-p and three penalties (docs/sampling.md)");
+      "samplers,sampling-seq,mirostat,mirostat-lr,mirostat-ent,dry-sequence-breaker,top-nsigma,"
+      "logit-bias,l",
+      "docs/sampling.md says what there is");
   table.foreign("np,parallel,cb,cont-batching", "one text at a time; leave it out");
   table.foreign("prompt-cache,prompt-cache-all,prompt-cache-ro",
                 "llmrun has --cache-save and --cache-load");

@@ -58,16 +58,16 @@ std::string error_body(std::string_view message, std::string_view type, std::str
                                 {"code", or_null(code)}}}});
 }
 
-LogprobsJson::LogprobsJson(const Tokenizer& tokenizer, bool is_chat, bool continues_text)
+LogprobsJson::LogprobsJson(const Tokenizer& tokenizer, Shape shape, bool continues_text)
     : tokenizer_(&tokenizer),
-      is_chat_(is_chat),
+      shape_(shape),
       decoder_(tokenizer, {.continues_text = continues_text}) {
   take();
 }
 
 AnswerJson LogprobsJson::take() {
   AnswerJson empty = {{"content", AnswerJson::array()}};
-  if (!is_chat_) {
+  if (shape_ == Shape::kCompletion) {
     empty = {{"tokens", AnswerJson::array()},
              {"token_logprobs", AnswerJson::array()},
              {"top_logprobs", AnswerJson::array()},
@@ -77,7 +77,7 @@ AnswerJson LogprobsJson::take() {
 }
 
 void LogprobsJson::add(TokenId id, const Logprobs* logprobs) {
-  if (!is_chat_) return add_completion(id, logprobs);
+  if (shape_ == Shape::kCompletion) return add_completion(id, logprobs);
   AnswerJson token = chat_token(logprobs->chosen);
   token["top_logprobs"] = AnswerJson::array();
   for (const TokenLogprob& one : logprobs->top) token["top_logprobs"].push_back(chat_token(one));
@@ -85,7 +85,7 @@ void LogprobsJson::add(TokenId id, const Logprobs* logprobs) {
 }
 
 void LogprobsJson::add_end(const std::optional<Logprobs>& logprobs) {
-  if (!is_chat_ && logprobs) add_completion(logprobs->chosen.id, &*logprobs);
+  if (shape_ == Shape::kCompletion && logprobs) add_completion(logprobs->chosen.id, &*logprobs);
 }
 
 void LogprobsJson::add_completion(TokenId id, const Logprobs* logprobs) {
@@ -111,7 +111,10 @@ AnswerJson LogprobsJson::chat_token(const TokenLogprob& token) const {
   const std::string bytes = tokenizer_->piece_text(token.id, true);
   AnswerJson values = AnswerJson::array();
   for (const char byte : bytes) values.push_back(static_cast<unsigned char>(byte));
-  return {{"token", bytes}, {"logprob", token.logprob}, {"bytes", std::move(values)}};
+  AnswerJson json = AnswerJson::object();
+  if (shape_ == Shape::kLlama) json["id"] = token.id;
+  json.update({{"token", bytes}, {"logprob", token.logprob}, {"bytes", std::move(values)}});
+  return json;
 }
 
 std::string server_event(const AnswerJson& json, std::string_view name) {

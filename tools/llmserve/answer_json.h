@@ -36,15 +36,18 @@ struct TextEvent {
   std::optional<Logprobs> logprobs;
 };
 
-/// The log probabilities of a choice, in the shape of completions or of chats.
+/// The log probabilities of a choice, in the shape of completions or of chats; llama-server's has
+/// ids besides.
 class LogprobsJson {
  public:
+  enum class Shape { kCompletion, kChat, kLlama };
   /// @param continues_text  a leading space of the first token belongs to the text
-  LogprobsJson(const Tokenizer& tokenizer, bool is_chat, bool continues_text);
+  LogprobsJson(const Tokenizer& tokenizer, Shape shape, bool continues_text);
 
   /// @param logprobs  nullptr: of a first token, which nothing precedes
   void add(TokenId id, const Logprobs* logprobs);
-  /// The token that ended the text: completions list it, though it is no text, and chats do not.
+  /// The token that ended the text: completions list it, though it is no text, and the others do
+  /// not.
   void add_end(const std::optional<Logprobs>& logprobs);
   /// What was added since the last call.
   AnswerJson take();
@@ -54,7 +57,7 @@ class LogprobsJson {
   AnswerJson chat_token(const TokenLogprob& token) const;
 
   const Tokenizer* tokenizer_;
-  bool is_chat_;
+  Shape shape_;
   StreamDecoder decoder_;
   std::size_t offset_ = 0;  ///< characters of the text before the next token
   AnswerJson json_;

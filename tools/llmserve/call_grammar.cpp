@@ -39,9 +39,11 @@ Body body_of(const ReplyFormat& format, const std::string& name) {
           "}"};
     }
     case Call::kPairs:
+    case Call::kElements:
       return {name + format.middle,
               "",
-              {Kind::kPairs, format.key_begin, format.key_end, format.value_end}};
+              {format.call == Call::kPairs ? Kind::kPairs : Kind::kElements, format.key_begin,
+               format.key_end, format.value_end}};
     case Call::kKeywords:
       return {name, "", {Kind::kKeywords}};
     case Call::kChannels:
@@ -49,6 +51,34 @@ Body body_of(const ReplyFormat& format, const std::string& name) {
     default:
       return {name + format.middle};
   }
+}
+
+// Headers of gpt-oss's messages. Source: OpenAI's "Harmony response format".
+
+/// Those of what is no call, and what ends a message.
+std::vector<std::string> other_headers() {
+  std::vector<std::string> all = {"<|end|>"};
+  for (const std::string_view start : {"", "<|start|>assistant"})
+    for (const std::string_view channel : {"analysis", "final", "commentary"})
+      all.push_back(fmt::format("{}<|channel|>{}<|message|>", start, channel));
+  return all;
+}
+
+/// Those of a function's call: its name behind the channel's, or before it, which may be what a
+/// reply begins with.
+CallTags::Tag called_with_headers(const std::string& name, std::string schema) {
+  CallTags::Tag tag{"<|channel|>commentary to=functions.", std::move(schema), "",
+                    name + " <|constrain|>json<|message|>"};
+  for (const std::string_view start : {"", "<|start|>assistant"}) {
+    for (const std::string_view json : {" <|constrain|>json", " json", ""}) {
+      tag.more.push_back({fmt::format("{}<|channel|>commentary to=functions.", start),
+                          fmt::format("{}{}<|message|>", name, json)});
+      tag.more.push_back({fmt::format("{} to=functions.", start),
+                          fmt::format("{}<|channel|>commentary{}<|message|>", name, json),
+                          start.empty()});
+    }
+  }
+  return tag;
 }
 
 /// The format's begin and end, which stand around calls.
@@ -108,14 +138,15 @@ Result<CallGrammar> call_grammar(const ReplyFormat& given, const RequestedChat& 
       chat.tools, [&](const OrderedJson& tool) { return is_strict(tool["function"]); });
   const ReplyFormat format = marked(given);
   // Among free text a call must begin with a mark of its own.
-  const bool is_marked = format.call != Call::kNone && format.call != Call::kChannels &&
-                         !format.is_bare() && !format.begin.empty();
+  const bool is_marked = format.call != Call::kNone && !format.is_bare() && !format.begin.empty();
   if (!is_forced && !(has_strict && is_marked)) return CallGrammar();
   if (format.call == Call::kNone) {
     return wrong_field("tool_choice", "a call that must be made",
                        "auto or none: this model's template writes calls in no form that is known");
   }
   CallTags tags{.tags = {}, .free_text = !is_forced};
+  const bool has_headers = !is_forced && format.call == Call::kChannels;
+  if (has_headers) tags.others = other_headers();
   CallGrammar grammar;
   Allowance left;
   for (std::size_t i = 0; i < chat.tools.size(); ++i) {
@@ -128,7 +159,9 @@ Result<CallGrammar> call_grammar(const ReplyFormat& given, const RequestedChat& 
                                fmt::format("tools/{}{}", i, schema_at), left, grammar.dropped));
     }
     std::string text = json_text(schema);
-    if (is_forced)
+    if (has_headers)
+      tags.tags.push_back(called_with_headers(function["name"], std::move(text)));
+    else if (is_forced)
       tags.tags.push_back({body.head, std::move(text), body.tail, "", std::move(body.form)});
     else
       tags.tags.push_back({format.begin, std::move(text), body.tail + format.end,

@@ -39,11 +39,13 @@ class CompletionWriter : public AnswerWriter {
     n_calls_.resize(request.n_choices());
     takes_text_.resize(request.n_choices());
     for (std::size_t i = 0; i < request.n_choices() && request.options.logprobs; ++i)
-      logprobs_.emplace_back(served.tokenizer(), request.is_chat(), request.continues_text(i));
+      logprobs_.emplace_back(served.tokenizer(), shape(), request.continues_text(i));
   }
 
   std::string whole(std::span<const ServedText> texts) const override {
-    if (is_infill()) return json_text(infill(0, texts[0].result.text, &texts[0])) + "\n";
+    if (is_infill())
+      return json_text(infill(0, texts[0].result.text, &texts[0], all_logprobs(0, texts[0]))) +
+             "\n";
     AnswerJson json = envelope("");
     json["choices"] = AnswerJson::array();
     std::size_t n_tokens = 0;
@@ -78,7 +80,7 @@ class CompletionWriter : public AnswerWriter {
       logprobs = logprobs_[index].take();
     }
     if (event.text.empty() && logprobs.is_null()) return "";
-    if (is_infill()) return server_event(infill(index, event.text, nullptr));
+    if (is_infill()) return server_event(infill(index, event.text, nullptr, std::move(logprobs)));
     if (!request_.is_chat()) return chunk_of(index, event.text, std::move(logprobs), nullptr);
     return deltas(index, parsers_[index].push(event.text), std::move(logprobs));
   }
@@ -87,7 +89,7 @@ class CompletionWriter : public AnswerWriter {
     completion_tokens_ += text.result.ids.size();
     if (index % request_.n == 0) cached_tokens_ += text.cached_tokens;
     if (index == 0 && request_.timings) timings_ = timings_of(text, request_.prompts[0].ids.size());
-    if (is_infill()) return server_event(infill(index, "", &text));
+    if (is_infill()) return server_event(infill(index, "", &text, nullptr));
     std::string events;
     AnswerJson content = "";
     AnswerJson logprobs;
@@ -125,6 +127,12 @@ class CompletionWriter : public AnswerWriter {
  private:
   bool is_infill() const {
     return request_.shape == AnswerShape::kInfill || request_.shape == AnswerShape::kLlama;
+  }
+
+  LogprobsJson::Shape shape() const {
+    using Shape = LogprobsJson::Shape;
+    if (is_infill()) return Shape::kLlama;
+    return request_.is_chat() ? Shape::kChat : Shape::kCompletion;
   }
 
   AnswerJson envelope(std::string_view chunk) const {
@@ -173,20 +181,23 @@ class CompletionWriter : public AnswerWriter {
     return json;
   }
 
+  AnswerJson all_logprobs(std::size_t index, const ServedText& text) const {
+    if (!request_.options.logprobs) return nullptr;
+    const Prompt& prompt = request_.prompt_of(index);
+    LogprobsJson writer(served_.tokenizer(), shape(),
+                        !request_.echo && request_.continues_text(index));
+    for (std::size_t i = 0; request_.echo && i < prompt.ids.size(); ++i)
+      writer.add(prompt.ids[i], i == 0 ? nullptr : &text.prompt_logprobs[i - 1]);
+    for (std::size_t i = 0; i < text.result.ids.size(); ++i)
+      writer.add(text.result.ids[i], &text.result.logprobs[i]);
+    writer.add_end(text.end_logprobs);
+    return writer.take();
+  }
+
   AnswerJson choice(std::size_t index, const ServedText& text) const {
     const GenerateResult& result = text.result;
     const Prompt& prompt = request_.prompt_of(index);
-    AnswerJson logprobs;
-    if (request_.options.logprobs) {
-      LogprobsJson writer(served_.tokenizer(), request_.is_chat(),
-                          !request_.echo && request_.continues_text(index));
-      for (std::size_t i = 0; request_.echo && i < prompt.ids.size(); ++i)
-        writer.add(prompt.ids[i], i == 0 ? nullptr : &text.prompt_logprobs[i - 1]);
-      for (std::size_t i = 0; i < result.ids.size(); ++i)
-        writer.add(result.ids[i], &result.logprobs[i]);
-      writer.add_end(text.end_logprobs);
-      logprobs = writer.take();
-    }
+    AnswerJson logprobs = all_logprobs(index, text);
     AnswerJson json = {{"index", index}};
     bool has_calls = false;
     if (request_.is_chat()) {
@@ -205,8 +216,10 @@ class CompletionWriter : public AnswerWriter {
   }
 
   /// llama-server's shape. @param text  nullptr: `piece` of it, which goes on
-  AnswerJson infill(std::size_t index, std::string_view piece, const ServedText* text) const {
+  AnswerJson infill(std::size_t index, std::string_view piece, const ServedText* text,
+                    AnswerJson logprobs) const {
     AnswerJson json = {{"index", index}, {"content", piece}, {"stop", text != nullptr}};
+    if (!logprobs.is_null()) json["completion_probabilities"] = std::move(logprobs["content"]);
     if (text == nullptr) return json;
     const StopReason reason = text->result.stop_reason;
     json.update({{"id", id_},

@@ -78,14 +78,24 @@ Status read_chat_message(const OrderedJson& given, const std::string& path, Requ
   return Ok{};
 }
 
-/// What a model is told whose template knows no functions.
-std::string tools_text(const OrderedJson& tools) {
+/// Tells a model of functions whose template does not: behind the system messages that lead, with
+/// which it becomes one.
+void tell_tools(const ReplyFormat& format, RequestedChat& chat) {
+  if (chat.tools.is_null()) return;
   std::string text = "You can call these functions, each described by a line of JSON:\n<tools>\n";
-  for (const OrderedJson& tool : tools) text += json_text(tool) + "\n";
-  return text +
-         "</tools>\n\nTo call one, answer with its name and arguments as JSON between these tags:\n"
-         "<tool_call>\n{\"name\": \"...\", \"arguments\": {...}}\n</tool_call>\n"
-         "The result is given back between <tool_response> and </tool_response>.";
+  for (const OrderedJson& tool : chat.tools) text += json_text(tool) + "\n";
+  text += "</tools>\n\nTo call one, answer with its name and arguments ";
+  if (format.writes_calls)
+    text += "like this:\n" + call_example(format);
+  else
+    text +=
+        "as JSON between these tags:\n<tool_call>\n{\"name\": \"...\", \"arguments\": "
+        "{...}}\n</tool_call>\nThe result is given back between <tool_response> and "
+        "</tool_response>.";
+  const auto first = std::ranges::find_if(
+      chat.messages, [](const OrderedJson& message) { return message["role"] != "system"; });
+  chat.messages.insert(first, OrderedJson{{"role", "system"}, {"content", std::move(text)}});
+  chat.tools = nullptr;
 }
 
 /// Messages of the roles system, user and assistant alone.
@@ -113,13 +123,6 @@ void spell_out(RequestedChat& chat) {
     after_result = is_result;
   }
   chat.messages = std::move(plain);
-  if (chat.tools.is_null()) return;
-  // Behind the system messages that lead, with which it becomes one.
-  const auto first = std::ranges::find_if(
-      chat.messages, [](const OrderedJson& message) { return message["role"] != "system"; });
-  OrderedJson message = {{"role", "system"}, {"content", tools_text(chat.tools)}};
-  chat.messages.insert(first, std::move(message));
-  chat.tools = nullptr;
 }
 
 }  // namespace
@@ -188,9 +191,10 @@ Status check_chat(RequestedChat& chat, const std::string& path) {
 }
 
 void adapt_chat(const ReplyFormat& format, const ChatRoles& roles, RequestedChat& chat) {
-  if (!format.knows_tools) spell_out(chat);
+  if (!format.knows_tools && !format.writes_calls) spell_out(chat);
+  if (!format.knows_tools) tell_tools(format, chat);
   place_messages(roles, chat);
-  if (!format.knows_tools) return;
+  if (!format.knows_tools && !format.writes_calls) return;
   for (OrderedJson& message : chat.messages) {
     if (!message.contains("tool_calls")) continue;
     if (format.null_content && message["content"] == "") message["content"] = nullptr;

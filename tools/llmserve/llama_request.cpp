@@ -10,11 +10,16 @@ namespace {
 
 constexpr std::size_t kUsualFill = 256;  // room that other files leave for a gap's text
 
+void add_probabilities(RequestBody& body) {
+  if (body.top_logprobs.value_or(0) > 0) body.options.logprobs = body.top_logprobs;
+}
+
 }  // namespace
 
 Result<AnswerRequest> parse_infill(const OrderedJson& json, const ServedModel& served) {
   RequestBody body;
   LLM_RETURN_IF_ERROR(infill_fields(&served, body).read(json));
+  add_probabilities(body);
   LLM_TRY(AnswerRequest request, request_of(body, served));
   request.shape = AnswerShape::kInfill;
   Gap& gap = body.gap;
@@ -25,6 +30,7 @@ Result<AnswerRequest> parse_infill(const OrderedJson& json, const ServedModel& s
   request.prompts.push_back({.ids = std::move(ids), .text = std::nullopt, .system = ""});
   request.options.max_tokens = body.max_tokens.value_or(served.most_new_tokens);
   LLM_RETURN_IF_ERROR(check_lengths(request, served, "input_prefix"));
+  LLM_RETURN_IF_ERROR(check_cost(request, "n_probs"));
   return request;
 }
 
@@ -33,6 +39,7 @@ Result<AnswerRequest> parse_llama(const OrderedJson& json, const ServedModel& se
   body.options.sampler = kUsualSampling;
   body.parse_special = true;
   LLM_RETURN_IF_ERROR(llama_fields(&served, body).read(json));
+  add_probabilities(body);
   LLM_TRY(AnswerRequest request, request_of(body, served));
   request.shape = AnswerShape::kLlama;
   request.timings = true;
@@ -42,6 +49,7 @@ Result<AnswerRequest> parse_llama(const OrderedJson& json, const ServedModel& se
           read_prompts(*body.prompt, served.tokenizer(), {.parse_special = body.parse_special}));
   request.options.max_tokens = body.max_tokens.value_or(served.most_new_tokens);
   LLM_RETURN_IF_ERROR(check_lengths(request, served, "prompt"));
+  LLM_RETURN_IF_ERROR(check_cost(request, "n_probs"));
   return request;
 }
 

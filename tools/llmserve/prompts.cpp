@@ -119,7 +119,7 @@ ReplyFormat reply_format_of(const ChatStyle& style, const Tokenizer& tokenizer) 
     return parts.error();
   };
   const ReplyFormat format = reply_format(style.source(), render, ends);
-  return format.knows_tools ? format : usual_reply_format(style.source());
+  return format.knows_tools || format.writes_calls ? format : usual_reply_format(style.source());
 }
 
 bool has_control_tokens(const ReplyFormat& format, const Tokenizer& tokenizer) {

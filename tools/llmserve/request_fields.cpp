@@ -66,6 +66,11 @@ std::set<std::string> find_effective_fields() {
   return names;
 }
 
+void add_probabilities(JsonFields& fields, RequestBody& body) {
+  fields.integer("n_probs", &body.top_logprobs, 0, kMostLogprobs,
+                 "Log probabilities of each token and of the most likely ones; 0 for none.");
+}
+
 }  // namespace
 
 const std::set<std::string>& effective_fields() {
@@ -237,6 +242,7 @@ JsonFields infill_fields(const ServedModel* served, RequestBody& body) {
         return read_files(value, path, of_file, *file, body.gap.files);
       },
       "Other files, the least important first.");
+  add_probabilities(fields, body);
   add_common(fields, served, body);
   finish(fields, body, kInfillBody);
   return fields;
@@ -247,6 +253,7 @@ JsonFields llama_fields(const ServedModel* served, RequestBody& body) {
   fields.value("prompt", prompts_schema(), JsonFields::keep(&body.prompt))
       .needed(std::string(kPromptNeed));
   fields.flag("parse_special", &body.parse_special, kSpecialText);
+  add_probabilities(fields, body);
   add_common(fields, served, body);
   finish(fields, body, kLlamaBody);
   return fields;

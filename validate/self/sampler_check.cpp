@@ -6,12 +6,14 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <random>
 #include <set>
 #include <string>
 
 #include "base/float_environment.h"
+#include "engine/sampler/sampler_fields.h"
 #include "validate/self/tally.h"
 #include "validate/self/text_path.h"
 
@@ -48,9 +50,14 @@ std::string text_of(const SamplerOptions& o) {
   if (o.min_p != usual.min_p) text += fmt::format(", min-p {}", o.min_p);
   if (o.repeat_penalty != usual.repeat_penalty)
     text += fmt::format(", repeat penalty {} over {}", o.repeat_penalty, o.repeat_last_n);
-  if (o.presence_penalty != 0 || o.frequency_penalty != 0)
-    text += fmt::format(", presence penalty {}, frequency penalty {}", o.presence_penalty,
-                        o.frequency_penalty);
+  const SamplerOptions off;
+  for (const SamplerField& field : kSamplerFields) {
+    if (!field.may_be_absent) continue;
+    field.visit(o, [&](auto value) {
+      if (value != field.visit(off, [](auto one) { return static_cast<decltype(value)>(one); }))
+        text += fmt::format(", {} {}", field.name, value);
+    });
+  }
   if (o.order == SamplerOrder::kLlamaCpp) text += ", temperature last";
   return text;
 }
@@ -107,6 +114,91 @@ bool keep_min_p(std::vector<Scored>& row, double p) {
   return true;
 }
 
+/// Entropy of an ordered row, and each token's surprise less it.
+double entropy_of(std::vector<Scored>& row, std::vector<double>& surprises) {
+  const double sum = weigh(row);
+  double entropy = 0;
+  for (const Scored& token : row) {
+    surprises.push_back(std::log(sum) - static_cast<double>(token.logit - row[0].logit));
+    if (token.weight > 0) entropy += token.weight / sum * surprises.back();
+  }
+  for (double& surprise : surprises) surprise -= entropy;
+  return entropy;
+}
+
+/// @return false: two tokens, or the limit and a sum, are too near each other
+bool keep_typical(std::vector<Scored>& row, double p) {
+  std::vector<double> surprises;
+  entropy_of(row, surprises);
+  const double sum = weigh(row);
+  std::vector<std::size_t> order(row.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  const auto difference = [&](std::size_t i) { return std::abs(surprises[i]); };
+  std::ranges::stable_sort(order, std::less<>(), difference);
+  double before = 0;
+  std::size_t kept = 0;
+  for (; kept < order.size(); ++kept) {
+    const std::size_t i = order[kept];
+    if (kept > 0 && std::abs(before - p) <= 2 * sum_error(row.size())) return false;
+    if (kept > 0 && before > p) break;
+    before += row[i].weight / sum;
+  }
+  const bool is_near =
+      kept < order.size() &&
+      difference(order[kept]) - difference(order[kept - 1]) <= 1e-5 * (1 + difference(order[kept]));
+  if (is_near) return false;
+  order.resize(kept);
+  std::ranges::sort(order);
+  std::vector<Scored> typical;
+  for (const std::size_t i : order) typical.push_back(row[i]);
+  row = std::move(typical);
+  return true;
+}
+
+bool exclude_top_choices(std::vector<Scored>& row, double threshold) {
+  const double sum = weigh(row);
+  std::size_t n = 0;
+  for (const Scored& token : row) {
+    const double p = token.weight / sum;
+    if (std::abs(p - threshold) <= 2 * sum_error(row.size()) * p) return false;
+    if (p < threshold) break;
+    ++n;
+  }
+  if (n > 1) row.erase(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(n) - 1);
+  return true;
+}
+
+float temperature_of(const SamplerOptions& o, std::vector<Scored> row) {
+  if (o.dynatemp_range == 0 || row.size() < 2) return o.temperature;
+  std::ranges::stable_sort(row, std::greater<>(), &Scored::logit);
+  std::vector<double> surprises;
+  const double entropy = entropy_of(row, surprises);
+  const double share = std::clamp(entropy / std::log(static_cast<double>(row.size())), 0.0, 1.0);
+  const auto middle = static_cast<double>(o.temperature);
+  const auto range = static_cast<double>(o.dynatemp_range);
+  const double low = std::max(middle - range, 0.0);
+  const double part = std::pow(share, static_cast<double>(o.dynatemp_exponent));
+  return static_cast<float>(std::max(low + (middle + range - low) * part, 0x1p-100));
+}
+
+/// What goes on a repetition of the past's end loses by its length, one place after the other.
+void penalize_repetitions(std::vector<Scored>& row, std::span<const TokenId> past,
+                          const SamplerOptions& o) {
+  if (o.dry_penalty_last_n >= 0)
+    past = past.last(std::min(past.size(), static_cast<std::size_t>(o.dry_penalty_last_n)));
+  std::map<TokenId, std::size_t> lengths;
+  for (std::size_t i = 1; i < past.size() && past.size() > o.dry_allowed_length; ++i) {
+    std::size_t n = 0;
+    while (n < i && past[i - 1 - n] == past[past.size() - 1 - n]) ++n;
+    if (n >= o.dry_allowed_length) lengths[past[i]] = std::max(lengths[past[i]], n);
+  }
+  for (const auto& [id, length] : lengths) {
+    float lost = o.dry_multiplier;
+    for (std::size_t n = o.dry_allowed_length; n < length && lost < 1e30F; ++n) lost *= o.dry_base;
+    row[static_cast<std::size_t>(id)].logit -= lost;
+  }
+}
+
 /// How many tokens of a row's past are taken for generated ones.
 std::size_t generated_of(const SamplerRow& row) { return row.past.size() * 2 / 3; }
 
@@ -129,14 +221,22 @@ std::optional<std::vector<Scored>> kept_by_rule(const SamplerOptions& o, const S
       row[static_cast<std::size_t>(id)].logit -=
           static_cast<float>(count) * o.frequency_penalty + o.presence_penalty;
   }
+  if (o.dry_multiplier > 0) penalize_repetitions(row, of.past, o);
   const bool greedy = o.temperature == 0;
-  if (!greedy && o.order == SamplerOrder::kHf) divide_distances(row, o.temperature);
+  if (!greedy && o.order == SamplerOrder::kHf) divide_distances(row, temperature_of(o, row));
   std::ranges::stable_sort(row, std::greater<>(), &Scored::logit);  // equal ones stay by id
   if (greedy) row.resize(1);
   if (o.top_k > 0 && o.top_k < row.size()) row.resize(o.top_k);
+  if (!greedy && o.typical_p < 1 && !keep_typical(row, static_cast<double>(o.typical_p)))
+    return std::nullopt;
   if (o.top_p < 1 && !keep_top_p(row, static_cast<double>(o.top_p))) return std::nullopt;
   if (o.min_p > 0 && !keep_min_p(row, static_cast<double>(o.min_p))) return std::nullopt;
-  if (!greedy && o.order == SamplerOrder::kLlamaCpp) divide_distances(row, o.temperature);
+  const bool excludes =
+      !greedy && o.xtc_threshold <= 0.5F &&
+      uniform_draw(o.seed, kXtcSequence, 0) < static_cast<double>(o.xtc_probability);
+  if (excludes && !exclude_top_choices(row, static_cast<double>(o.xtc_threshold)))
+    return std::nullopt;
+  if (!greedy && o.order == SamplerOrder::kLlamaCpp) divide_distances(row, temperature_of(o, row));
   weigh(row);
   return row;
 }
@@ -171,6 +271,10 @@ class SamplerCheck {
     each("min-p keeps what it must", &SamplerCheck::min_p);
     each("repeat penalty", &SamplerCheck::penalty);
     each("presence and frequency penalty", &SamplerCheck::penalties_of_generated);
+    each("typical-p", &SamplerCheck::typical);
+    each("XTC", &SamplerCheck::excluded);
+    each("DRY", &SamplerCheck::repetitions);
+    each("dynamic temperature", &SamplerCheck::dynamic_temperature);
     each("all steps together, in both orders", &SamplerCheck::together);
     each("draws over seeds, sequences and positions", &SamplerCheck::draws);
     each("what must be refused", &SamplerCheck::refusals);
@@ -189,7 +293,9 @@ class SamplerCheck {
         functions_.distribution(Sampler(options, 0, generated_of(row)), row.logits, row.past);
     double sum = 0;
     for (const Scored& token : *expected) sum += token.weight;
-    const double error = sum_error(row.logits.size());
+    // A temperature in f32 is off by a unit, its quotients by so much of themselves.
+    const double error =
+        sum_error(row.logits.size()) + (options.dynatemp_range > 0 ? 0x1p-14 : 0.0);
     const bool same =
         actual.ok() && std::ranges::equal(*actual, *expected, [&](const auto& a, const auto& e) {
           return a.id == e.id && std::abs(static_cast<double>(a.probability) - e.weight / sum) <=
@@ -274,6 +380,40 @@ class SamplerCheck {
     }
   }
 
+  void typical(const SamplerRow& row) {
+    for (const float p : {0.0F, 0.2F, 0.5F, 0.9F, 0.95F}) {
+      compare(row, {.typical_p = p});
+      compare(row, {.temperature = 1.5F, .top_k = 20, .typical_p = p});
+    }
+  }
+
+  void excluded(const SamplerRow& row) {
+    for (const float threshold : {0.0F, 0.01F, 0.1F, 0.3F, 0.5F, 0.6F}) {
+      compare(row, {.xtc_probability = 1, .xtc_threshold = threshold});
+      compare(row, {.top_k = 10, .xtc_probability = 0.5F, .xtc_threshold = threshold, .seed = 3});
+    }
+  }
+
+  void repetitions(const SamplerRow& row) {
+    for (const std::size_t allowed : {std::size_t{0}, std::size_t{1}, std::size_t{2}})
+      for (const std::int64_t last_n : {-1, 0, 7})
+        compare(
+            row,
+            {.dry_multiplier = 0.8F, .dry_allowed_length = allowed, .dry_penalty_last_n = last_n});
+  }
+
+  void dynamic_temperature(const SamplerRow& row) {
+    for (const float range : {0.3F, 1.0F}) {
+      for (const float exponent : {0.0F, 1.0F, 2.5F}) {
+        compare(row, {.dynatemp_range = range, .dynatemp_exponent = exponent});
+        compare(row, {.top_k = 9,
+                      .dynatemp_range = range,
+                      .dynatemp_exponent = exponent,
+                      .order = SamplerOrder::kLlamaCpp});
+      }
+    }
+  }
+
   /// The i-th of ever the same drawn options.
   static SamplerOptions drawn_options(std::mt19937& random) {
     const auto of = [&random](std::initializer_list<float> values) {
@@ -289,6 +429,9 @@ class SamplerCheck {
     options.order = random() % 2 == 0 ? SamplerOrder::kHf : SamplerOrder::kLlamaCpp;
     options.presence_penalty = of({0, 0, 0, 1.5F});
     options.frequency_penalty = of({0, 0, 0, 0.4F});
+    options.dry_multiplier = of({0, 0, 0.8F});
+    options.dry_allowed_length = 1;
+    options.typical_p = of({1, 1, 1, 0.9F});
     return options;
   }
 
