@@ -179,7 +179,7 @@ TEST_CASE("scales of Granite and of large Gemmas are read", "[model]") {
   TinyGguf granite = TinyGguf::llama({.architecture = "granite"});
   // Of embedding, scores and residuals, and what divides logits.
   const auto scales_of = [](const HyperParameters& c) {
-    return std::array{c.embedding_scale, c.score_scale(), c.residual_scale, c.logit_divisor};
+    return std::array{c.embedding_scale, c.attention(0).scale, c.residual_scale, c.logit_divisor};
   };
   CHECK(scales_of(config_of(granite)) == std::array{3.0F, 0.2F, 0.7F, 1.3F});
   for (const char* key : {"embedding_scale", "attention.scale", "residual_scale", "logit_scale"})
