@@ -192,10 +192,11 @@ TEST_CASE("scales of Granite and of large Gemmas are read", "[model]") {
   granite.set_f32("granite.residual_scale", -1);
   CHECK(refused(granite, ErrorCode::kMalformed).field == "granite.residual_scale");
 
-  CHECK(config_of(TinyGguf::llama({.n_layers = 6, .architecture = "gemma3"})).attention_scale == 0);
+  const auto usual = config_of(TinyGguf::llama({.n_layers = 6, .architecture = "gemma3"}));
+  CHECK(usual.attention(5).scale == static_cast<float>(1 / std::sqrt(8.0)));
   // 1 / sqrt(d_model / n_heads), whatever head_dim is.
   const auto wide = config_of(TinyGguf::llama({.n_layers = 62, .architecture = "gemma3"}));
-  CHECK(wide.attention_scale == static_cast<float>(1 / std::sqrt(32.0 / 4)));
+  CHECK(wide.attention(61).scale == static_cast<float>(1 / std::sqrt(32.0 / 4)));
 }
 
 TEST_CASE("YaRN and attention factors", "[model]") {

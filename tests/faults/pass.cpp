@@ -202,7 +202,7 @@ LLM_WRAP(run_forward,
       s.positions.push_back(segment.first_position + t);
       if (t + segment.n_logits >= n) s.logit_positions.push_back(segment.first_position + t);
     }
-    s.caches.push_back(segment.cache);
+    s.caches.push_back(segment.state);
   }
   const std::size_t n = s.logit_positions.size();
   const bool row_before = probe == nullptr && changed.size() == 1 && n > 0 &&
