@@ -19,7 +19,7 @@ Result<std::shared_ptr<Executor>> Executor::create(std::shared_ptr<const Model> 
   if (chosen.context == 0) chosen.context = model->config().context;
   chosen.batch = std::min(chosen.batch, chosen.context);
   if (chosen.kv_pages == 0)
-    chosen.kv_pages = KvGroups(model->config()).most_pages(chosen.context, chosen.batch);
+    chosen.kv_pages = KvGroups(model->config(), chosen.kv).most_pages(chosen.context, chosen.batch);
   LLM_TRY(auto pool, KvPool::create(model->config(), chosen.kv_pages, chosen.kv));
   LLM_TRY(Forward forward, Forward::create(*model, chosen.batch, chosen.context, chosen.kv));
   return std::shared_ptr<Executor>(
@@ -163,7 +163,7 @@ Status Executor::run_pass(std::span<Work> work) {
     if (!s.cache_.reserve(begin, begin + n)) return out_of_pages(s);
     pass.push_back({.tokens = std::span(s.tokens_).subspan(begin, n),
                     .first_position = begin,
-                    .cache = &s.cache_,
+                    .state = &s.cache_,
                     .n_logits = begin + n - std::clamp(w.first_logit, begin, begin + n),
                     .normed = w.normed});
     taken.push_back(&w);
@@ -299,7 +299,7 @@ void Sequence::truncate(std::size_t n_positions) {
 }
 
 Status Sequence::restore(std::span<const TokenId> tokens,
-                         const std::function<void(KvCache&)>& store) {
+                         const std::function<void(SequenceState&)>& store) {
   LLM_CHECK(position() == 0 && options_.use_cache);
   LLM_RETURN_IF_ERROR(executor_->check({this, tokens, LogitRows::kNone}));
   tokens_.assign(tokens.begin(), tokens.end());

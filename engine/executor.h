@@ -11,8 +11,8 @@
 
 #include "base/result.h"
 #include "engine/forward/forward.h"
-#include "engine/forward/kv_cache.h"
 #include "engine/forward/reference/forward.h"
+#include "engine/forward/sequence_state.h"
 #include "engine/model/model.h"
 #include "engine/session.h"
 
@@ -151,7 +151,7 @@ class Sequence final : public Session {
   const SequenceOptions& options() const { return options_; }
   KvType kv() const { return executor_->options().kv; }
   std::span<const TokenId> tokens() const { return tokens_; }
-  const KvCache& cache() const { return cache_; }
+  const SequenceState& cache() const { return cache_; }
 
   const Tokenizer& tokenizer() const override { return model().tokenizer(); }
   std::size_t n_vocab() const override { return model().config().n_vocab; }
@@ -176,7 +176,7 @@ class Sequence final : public Session {
   /// Takes `tokens` as evaluated, with keys and values that are known: `store` stores those that
   /// tokens to come look at, of whole pages. @pre position() == 0, and there is a cache. Errors: as
   /// evaluate() for the tokens.
-  Status restore(std::span<const TokenId> tokens, const std::function<void(KvCache&)>& store);
+  Status restore(std::span<const TokenId> tokens, const std::function<void(SequenceState&)>& store);
 
  private:
   friend class Executor;
@@ -193,7 +193,7 @@ class Sequence final : public Session {
   SequenceOptions options_;
   std::vector<TokenId> tokens_;
   std::size_t n_stored_ = 0;
-  KvCache cache_;
+  SequenceState cache_;
   ProbeSink* probe_ = nullptr;
 };
 

@@ -26,16 +26,10 @@ constexpr std::uint64_t kMaxNoteBytes = std::uint64_t{1} << 30;
 
 std::string_view name(Compute compute) { return compute == Compute::kInt8 ? "int8" : "f32"; }
 
-/// Bytes of a position's keys, or of its values, in one layer.
-std::size_t row_bytes(const Sequence& sequence) {
-  const KvPool& pool = sequence.executor().pool();
-  return pool.n_heads() * pool.layout().row_bytes();
-}
-
 /// The first of `stored` positions whose keys and values a layer has in the file: from the page on
 /// into which its window reaches, as a sequence keeps them (KvGroups::kept_from).
 std::size_t first_stored(const Sequence& sequence, std::size_t layer, std::size_t stored) {
-  const std::size_t window = sequence.model().config().layers[layer].window;
+  const std::size_t window = sequence.model().config().layers[layer].window();
   return KvGroups::first_page(window, KvGroups::kept_from(stored)) * KvGroups::kPagePositions;
 }
 
@@ -98,9 +92,10 @@ Status PromptCache::write(const std::string& path, Sequence& sequence, std::size
   LLM_RETURN_IF_ERROR(content.bytes(std::as_bytes(sequence.tokens().first(n_tokens))));
   LLM_RETURN_IF_ERROR(content.value(std::uint64_t{stored}));
   constexpr std::size_t kRowsAtOnce = 256;
-  const std::size_t row = row_bytes(sequence);
+  const KvPool& pool = sequence.executor().pool();
   std::vector<std::byte> rows;
-  for (std::size_t layer = 0; layer < sequence.model().config().n_layers; ++layer) {
+  for (std::size_t layer = 0; layer < pool.groups().n_layers(); ++layer) {
+    const std::size_t row = pool.row_bytes(layer);
     for (auto first = first_stored(sequence, layer, stored); first < stored; first += kRowsAtOnce) {
       rows.resize(std::min(kRowsAtOnce, stored - first) * 2 * row);
       std::span<std::byte> next = rows;
@@ -195,9 +190,9 @@ Status PromptCache::check(const CacheIdentity& identity) const {
   return status.ok() ? status : Status(in_file(status.error(), file_.path()));
 }
 
-Status PromptCache::check_scales(const KvLayout& layout) const {
+Status PromptCache::check_scales(const KvLayout& layout, std::span<const std::byte> heads) const {
   if (layout.type != KvType::kQ8) return Ok{};
-  for (auto head = values_; !head.empty(); head = head.subspan(layout.row_bytes())) {
+  for (auto head = heads; !head.empty(); head = head.subspan(layout.row_bytes())) {
     for (std::size_t at = layout.head_dim; at < layout.row_bytes(); at += sizeof(float)) {
       float scale;
       std::memcpy(&scale, &head[at], sizeof(scale));
@@ -212,19 +207,28 @@ Status PromptCache::check_scales(const KvLayout& layout) const {
 }
 
 Status PromptCache::restore(Sequence& sequence) const {
-  const std::size_t row = row_bytes(sequence);
-  const std::size_t n_layers = sequence.model().config().n_layers;
-  CheckedSize n_rows(0);
-  for (std::size_t layer = 0; layer < n_layers; ++layer)
-    n_rows = n_rows + (stored_ - first_stored(sequence, layer, stored_));
-  const auto expected = (n_rows * 2 * row).value();
+  const KvPool& pool = sequence.executor().pool();
+  const std::size_t n_layers = pool.groups().n_layers();
+  CheckedSize n_bytes(0);
+  for (std::size_t layer = 0; layer < n_layers; ++layer) {
+    const std::size_t n_rows = stored_ - first_stored(sequence, layer, stored_);
+    const auto of_layer = (CheckedSize(n_rows) * 2 * pool.row_bytes(layer)).value();
+    n_bytes = n_bytes + of_layer.value_or(UINT64_MAX);
+  }
+  const auto expected = n_bytes.value();
   if (expected != values_.size()) {
     return in_file(malformed("keys and values",
                              fmt::format("found {} bytes for {} tokens, need {}", values_.size(),
                                          stored_, expected.value_or(UINT64_MAX))),
                    file_.path());
   }
-  LLM_RETURN_IF_ERROR(check_scales(sequence.executor().pool().layout()));
+  auto unchecked = values_;
+  for (std::size_t layer = 0; layer < n_layers; ++layer) {
+    const std::size_t size =
+        (stored_ - first_stored(sequence, layer, stored_)) * 2 * pool.row_bytes(layer);
+    LLM_RETURN_IF_ERROR(check_scales(pool.layout(layer), unchecked.first(size)));
+    unchecked = unchecked.subspan(size);
+  }
   const auto n_vocab = static_cast<TokenId>(sequence.n_vocab());
   for (const TokenId id : tokens_) {
     if (id < 0 || id >= n_vocab) {
@@ -232,9 +236,10 @@ Status PromptCache::restore(Sequence& sequence) const {
                      file_.path());
     }
   }
-  return sequence.restore(std::span(tokens_).first(stored_), [&](KvCache& cache) {
+  return sequence.restore(std::span(tokens_).first(stored_), [&](SequenceState& cache) {
     auto rest = values_;
     for (std::size_t layer = 0; layer < n_layers; ++layer) {
+      const std::size_t row = pool.row_bytes(layer);
       const std::size_t first = first_stored(sequence, layer, stored_);
       for (std::size_t position = first; position < stored_;
            ++position, rest = rest.subspan(2 * row))

@@ -62,7 +62,7 @@ class PromptCache {
   explicit PromptCache(MappedFile file) : file_(std::move(file)) {}
   Status parse();
   /// Scales of q8 are largest magnitudes; kernels rely on that.
-  Status check_scales(const KvLayout& layout) const;
+  Status check_scales(const KvLayout& layout, std::span<const std::byte> heads) const;
 
   MappedFile file_;
   CacheIdentity identity_;

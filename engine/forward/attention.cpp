@@ -8,27 +8,37 @@ Result<Attention> Attention::create(const Model& model, const PassSizes& sizes) 
   Attention part(model);
   const HyperParameters& config = model.config();
   const std::size_t t = sizes.max_batch;
-  const std::size_t partial = 2 + config.head_dim;
-  const std::size_t angles = config.ropes.size() * t * config.rope_pairs();
+  for (const Rope& rope : model.ropes())
+    part.most_pairs_ = std::max(part.most_pairs_, rope.pairs());
+  const std::size_t angles = config.ropes.size() * t * part.most_pairs_;
+  const std::size_t chunks = KvGroups::pages_for(sizes.context);
   part.max_batch_ = t;
-  LLM_TRY(part.q_, allocate_activations(t * config.q_rows()));
-  LLM_TRY(part.k_, allocate_activations(t * config.kv_rows()));
-  LLM_TRY(part.v_, allocate_activations(t * config.kv_rows()));
-  LLM_TRY(part.context_, allocate_activations(t * config.q_rows()));
+  LLM_TRY(part.q_, allocate_activations(t * config.most(&LayerSpec::q_rows)));
+  LLM_TRY(part.k_, allocate_activations(t * config.most(&LayerSpec::kv_rows)));
+  LLM_TRY(part.v_, allocate_activations(t * config.most(&LayerSpec::kv_rows)));
+  LLM_TRY(part.context_, allocate_activations(t * config.most(&LayerSpec::q_rows)));
   LLM_TRY(part.cos_, allocate_activations(angles));
   LLM_TRY(part.sin_, allocate_activations(angles));
-  const std::size_t chunks = KvGroups::pages_for(sizes.context);
-  LLM_TRY(part.partial_, allocate_activations(chunks * config.n_heads * partial));
-  const std::size_t queries = kAttendRows * part.heads_per_kv();
+  // Partial results: of a row, of the rows and heads that attend together, of a head.
+  std::size_t of_row = 0;
+  std::size_t of_block = 0;
+  std::size_t workspace = 0;
+  for (std::size_t i = 0; i < config.n_layers; ++i) {
+    const AttentionSpec* spec = config.layers[i].attention();
+    if (spec == nullptr) continue;
+    const std::size_t queries = kAttendRows * spec->heads_per_kv();
+    of_row = std::max(of_row, spec->n_heads * (2 + spec->head_dim));
+    of_block = std::max(of_block, queries * (2 + spec->head_dim));
+    workspace = std::max(workspace, attend_workspace_bytes({sizes.kv, spec->head_dim}, queries));
+  }
+  LLM_TRY(part.partial_, allocate_activations(chunks * of_row));
   for (int i = 0; i < model.threads(); ++i) {
     Scratch scratch;
-    LLM_TRY(scratch.attention,
-            Workspace::allocate(attend_workspace_bytes({sizes.kv, config.head_dim}, queries),
-                                "workspace"));
-    LLM_TRY(scratch.partial, allocate_activations(queries * partial));
-    LLM_TRY(scratch.sink, allocate_activations(partial));
+    LLM_TRY(scratch.attention, Workspace::allocate(workspace, "workspace"));
+    LLM_TRY(scratch.partial, allocate_activations(of_block));
+    LLM_TRY(scratch.sink, allocate_activations(2 + config.most(&LayerSpec::head_dim)));
     scratch.sink[1] = 1;
-    LLM_TRY(scratch.context, allocate_activations(config.q_rows()));
+    LLM_TRY(scratch.context, allocate_activations(config.most(&LayerSpec::q_rows)));
     part.scratch_.push_back(std::move(scratch));
   }
   return part;
@@ -47,7 +57,7 @@ void Attention::plan(std::span<const PassSegment> segments) {
 
 void Attention::set_angles(std::size_t t, std::size_t position) {
   for (std::size_t i = 0; i < ropes_.size(); ++i) {
-    const std::size_t at = (i * max_batch_ + t) * config_.rope_pairs();
+    const std::size_t at = (i * max_batch_ + t) * most_pairs_;
     ropes_[i].angles(position, cos_.span().subspan(at, ropes_[i].pairs()),
                      sin_.span().subspan(at, ropes_[i].pairs()));
   }
@@ -59,8 +69,9 @@ void Attention::run(PassWorker& at, std::size_t layer) {
   at.tap(layer, "attn_norm", normed.f32, normed.features);
   project_heads(at, layer, normed);
   float* const context = attend(at, layer);
-  at.tap(layer, "attn_ctx", context, config_.q_rows());
-  const InputRows input = at.load_rows(PassOp::kMerge, context, config_.q_rows(), {&w.attn_output});
+  const std::size_t q_rows = spec(layer).q_rows();
+  at.tap(layer, "attn_ctx", context, q_rows);
+  const InputRows input = at.load_rows(PassOp::kMerge, context, q_rows, {&w.attn_output});
   at.add_product(PassOp::kAttnOutput, w.attn_output, input, w.attn_post_norm.span(), layer,
                  {"attn_out", "attn_post"}, w.attn_output_bias.span());
   at.tap_residual(layer, "ffn_inp");
@@ -70,8 +81,8 @@ void Attention::run(PassWorker& at, std::size_t layer) {
 /// finish what the next op needs.
 void Attention::project_heads(PassWorker& at, std::size_t layer, const InputRows& input) {
   const LayerWeights& w = weights_.layers[layer];
-  const RowTasks kv = at.tasks_of(w.attn_k, input.n, config_.head_dim);
-  const RowTasks q = at.tasks_of(w.attn_q, input.n, config_.head_dim);
+  const RowTasks kv = at.tasks_of(w.attn_k, input.n, spec(layer).head_dim);
+  const RowTasks q = at.tasks_of(w.attn_q, input.n, spec(layer).head_dim);
   const auto rotate_task = [&](std::size_t i) {
     if (i < kv.size()) return rotate_and_store(at, layer, kv[i]);
     rotate_queries(at, layer, q[i - kv.size()]);
@@ -86,28 +97,28 @@ void Attention::project_heads(PassWorker& at, std::size_t layer, const InputRows
     if (!at.has_probe()) rotate_task(i);
   });
   if (!at.has_probe()) return;
-  at.tap(layer, "q", q_.data(), config_.q_rows());
-  at.tap(layer, "k", k_.data(), config_.kv_rows());
-  at.tap(layer, "v", v_.data(), config_.kv_rows());
+  at.tap(layer, "q", q_.data(), spec(layer).q_rows());
+  at.tap(layer, "k", k_.data(), spec(layer).kv_rows());
+  at.tap(layer, "v", v_.data(), spec(layer).kv_rows());
   at.run_tasks(kv.size() + q.size(), rotate_task);
-  at.tap(layer, "q_rope", q_.data(), config_.q_rows());
-  at.tap(layer, "k_rope", k_.data(), config_.kv_rows());
+  at.tap(layer, "q_rope", q_.data(), spec(layer).q_rows());
+  at.tap(layer, "k_rope", k_.data(), spec(layer).kv_rows());
 }
 
 void Attention::rotate(const PassWorker& at, std::size_t layer, std::size_t t,
                        std::span<const float> norm, Worker::Range rows, float* x) const {
   for (std::size_t head = rows.begin; head < rows.end && !norm.empty(); head += norm.size())
     at.kernels().rms_norm(x + head, norm.data(), norm.size(), config_.norm_eps, x + head);
-  const std::size_t rope = config_.layers[layer].rope;
-  const std::size_t angles = (rope * max_batch_ + t) * config_.rope_pairs();
-  at.kernels().rope(x, rows.begin, rows.end, config_.head_dim, cos_.data() + angles,
+  const std::size_t rope = spec(layer).rope;
+  const std::size_t angles = (rope * max_batch_ + t) * most_pairs_;
+  at.kernels().rope(x, rows.begin, rows.end, spec(layer).head_dim, cos_.data() + angles,
                     sin_.data() + angles, ropes_[rope].pairs());
 }
 
 void Attention::rotate_queries(PassWorker& at, std::size_t layer, Worker::Range rows) {
   const std::span<const float> norm = weights_.layers[layer].attn_q_norm.span();
   for (std::size_t t = 0; t < at.rows().size(); ++t)
-    rotate(at, layer, t, norm, rows, q_.data() + t * config_.q_rows());
+    rotate(at, layer, t, norm, rows, q_.data() + t * spec(layer).q_rows());
   at.lap(PassOp::kRope);
 }
 
@@ -118,20 +129,20 @@ void Attention::rotate_and_store(PassWorker& at, std::size_t layer, Worker::Rang
   const KvRounding rounding{at.kernels().to_half, at.kernels().quantize_q8x32};
   for (std::size_t t = 0; t < at.rows().size(); ++t) {
     const PassRow& row = at.rows()[t];
-    float* k = k_.data() + t * config_.kv_rows();
-    float* v = v_.data() + t * config_.kv_rows();
+    float* k = k_.data() + t * spec(layer).kv_rows();
+    float* v = v_.data() + t * spec(layer).kv_rows();
     rotate(at, layer, t, norm, rows, k);
     if (at.kv_filter() != nullptr) {
-      at.kv_filter()({k + begin, n}, config_.head_dim);
-      at.kv_filter()({v + begin, n}, config_.head_dim);
+      at.kv_filter()({k + begin, n}, spec(layer).head_dim);
+      at.kv_filter()({v + begin, n}, spec(layer).head_dim);
     }
-    row.segment->cache->store(layer, begin, row.position, {k + begin, n}, {v + begin, n}, rounding);
+    row.segment->state->store(layer, begin, row.position, {k + begin, n}, {v + begin, n}, rounding);
   }
   at.lap(PassOp::kRope);
 }
 
 std::size_t Attention::first_chunk(std::size_t layer, std::size_t position) const {
-  return KvGroups::first_page(config_.layers[layer].window, position);
+  return KvGroups::first_page(spec(layer).window, position);
 }
 
 float* Attention::attend(PassWorker& at, std::size_t layer) {
@@ -145,21 +156,23 @@ float* Attention::attend(PassWorker& at, std::size_t layer) {
 
 /// Tasks: (block of rows, KV head), each over all its chunks; the last rows, which see most, first.
 void Attention::attend_blocks(PassWorker& at, std::size_t layer) {
-  const std::size_t head_dim = config_.head_dim;
+  const AttentionSpec& spec = config_.attention(layer);
+  const std::size_t head_dim = spec.head_dim;
+  const std::size_t heads_per_kv = spec.heads_per_kv();
   float* const partial = own(at).partial.data();
-  const std::size_t n_tasks = blocks_.size() * config_.n_kv_heads;
+  const std::size_t n_tasks = blocks_.size() * spec.n_kv_heads;
   at.run_tasks(n_tasks, [&](std::size_t i) {
     const std::size_t task = n_tasks - 1 - i;
-    const std::size_t kv_head = task % config_.n_kv_heads;
-    const Block block = blocks_[task / config_.n_kv_heads];
+    const std::size_t kv_head = task % spec.n_kv_heads;
+    const Block block = blocks_[task / spec.n_kv_heads];
     const std::size_t first = at.rows()[block.first_row].position;
     attend_heads(at, layer, block, kv_head, first_chunk(layer, first),
                  KvGroups::pages_for(first + block.n_rows), partial);
-    for (std::size_t j = 0; j < block.n_rows * heads_per_kv(); ++j) {
-      const std::size_t row = block.first_row + j / heads_per_kv();
-      const std::size_t head = kv_head * heads_per_kv() + j % heads_per_kv();
+    for (std::size_t j = 0; j < block.n_rows * heads_per_kv; ++j) {
+      const std::size_t row = block.first_row + j / heads_per_kv;
+      const std::size_t head = kv_head * heads_per_kv + j % heads_per_kv;
       finish_head(at, layer, head, partial + j * (2 + head_dim),
-                  context_.data() + row * config_.q_rows() + head * head_dim);
+                  context_.data() + row * spec.q_rows() + head * head_dim);
     }
     at.lap(PassOp::kAttention);
   });
@@ -168,24 +181,25 @@ void Attention::attend_blocks(PassWorker& at, std::size_t layer) {
 /// Tasks: (chunk, KV head), so that a long context has work for all. Afterwards every worker merges
 /// the chunks into a context of its own.
 void Attention::attend_one_row(PassWorker& at, std::size_t layer) {
-  const std::size_t head_dim = config_.head_dim;
+  const AttentionSpec& spec = config_.attention(layer);
+  const std::size_t head_dim = spec.head_dim;
   const std::size_t partial_size = 2 + head_dim;
   const std::size_t begin = first_chunk(layer, at.rows()[0].position);
   const std::size_t n_chunks = KvGroups::pages_for(at.rows()[0].position + 1) - begin;
-  at.run_tasks(n_chunks * config_.n_kv_heads, [&](std::size_t task) {
-    const std::size_t kv_head = task % config_.n_kv_heads;
-    const std::size_t chunk = begin + task / config_.n_kv_heads;
-    const std::size_t slot = (chunk - begin) * config_.n_heads + kv_head * heads_per_kv();
+  at.run_tasks(n_chunks * spec.n_kv_heads, [&](std::size_t task) {
+    const std::size_t kv_head = task % spec.n_kv_heads;
+    const std::size_t chunk = begin + task / spec.n_kv_heads;
+    const std::size_t slot = (chunk - begin) * spec.n_heads + kv_head * spec.heads_per_kv();
     attend_heads(at, layer, {0, 1}, kv_head, chunk, chunk + 1,
                  partial_.data() + slot * partial_size);
     at.lap(PassOp::kAttention);
   });
-  for (std::size_t head = 0; head < config_.n_heads; ++head) {
+  for (std::size_t head = 0; head < spec.n_heads; ++head) {
     const float* first = partial_.data() + head * partial_size;
     float* sum = own(at).partial.data();
     std::copy_n(first, partial_size, sum);
     for (std::size_t chunk = 1; chunk < n_chunks; ++chunk) {
-      at.kernels().merge(sum, first + chunk * config_.n_heads * partial_size, head_dim);
+      at.kernels().merge(sum, first + chunk * spec.n_heads * partial_size, head_dim);
     }
     finish_head(at, layer, head, sum, own(at).context.data() + head * head_dim);
   }
@@ -193,7 +207,7 @@ void Attention::attend_one_row(PassWorker& at, std::size_t layer) {
 
 void Attention::finish_head(const PassWorker& at, std::size_t layer, std::size_t head, float* sum,
                             float* context) {
-  const std::size_t head_dim = config_.head_dim;
+  const std::size_t head_dim = config_.attention(layer).head_dim;
   if (const auto sinks = weights_.layers[layer].attn_sinks.span(); !sinks.empty()) {
     float* const sink = own(at).sink.data();
     sink[0] = sinks[head];
@@ -205,21 +219,22 @@ void Attention::finish_head(const PassWorker& at, std::size_t layer, std::size_t
 void Attention::attend_heads(PassWorker& at, std::size_t layer, Block block, std::size_t kv_head,
                              std::size_t chunk_begin, std::size_t chunk_end, float* partial) {
   const PassRow& first = at.rows()[block.first_row];
-  const KvCache& cache = *first.segment->cache;
-  const std::size_t column = kv_head * heads_per_kv() * config_.head_dim;
-  at.kernels().attend({.q = q_.data() + block.first_row * config_.q_rows() + column,
-                       .q_stride = config_.q_rows(),
-                       .pages = cache.pages(layer).data(),
-                       .keys_offset = cache.pool().keys_offset(layer, kv_head),
-                       .values_offset = cache.pool().values_offset(layer, kv_head),
-                       .layout = cache.pool().layout(),
-                       .n_heads = heads_per_kv(),
+  const SequenceState& state = *first.segment->state;
+  const AttentionSpec& spec = config_.attention(layer);
+  const std::size_t column = kv_head * spec.heads_per_kv() * spec.head_dim;
+  at.kernels().attend({.q = q_.data() + block.first_row * spec.q_rows() + column,
+                       .q_stride = spec.q_rows(),
+                       .pages = state.pages(layer).data(),
+                       .keys_offset = state.pool().keys_offset(layer, kv_head),
+                       .values_offset = state.pool().values_offset(layer, kv_head),
+                       .layout = state.pool().layout(layer),
+                       .n_heads = spec.heads_per_kv(),
                        .n_tokens = block.n_rows,
                        .first_position = first.position,
-                       .window = config_.layers[layer].window,
+                       .window = spec.window,
                        .chunk_begin = chunk_begin,
                        .chunk_end = chunk_end,
-                       .scale = config_.score_scale(),
+                       .scale = spec.scale,
                        .partial = partial,
                        .workspace = own(at).attention.data()});
 }

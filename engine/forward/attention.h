@@ -42,7 +42,7 @@ class Attention {
   explicit Attention(const Model& model)
       : config_(model.config()), ropes_(model.ropes()), weights_(model.weights()) {}
 
-  std::size_t heads_per_kv() const { return config_.n_heads / config_.n_kv_heads; }
+  const AttentionSpec& spec(std::size_t layer) const { return config_.attention(layer); }
   Scratch& own(const PassWorker& at) { return scratch_[at.id()]; }
 
   /// q, K and V: products with biases, head norms, RoPE, K and V into the caches.
@@ -74,12 +74,13 @@ class Attention {
 
   std::vector<Block> blocks_;
   std::size_t max_batch_ = 0;
-  // Every matrix is (T, features), row-major.
+  std::size_t most_pairs_ = 0;  ///< that a rope turns
+  // Every matrix is (T, features of the layer), row-major, with memory for the widest layer.
   AlignedBuffer<float> q_;        ///< n_heads * head_dim
   AlignedBuffer<float> k_;        ///< n_kv_heads * head_dim
   AlignedBuffer<float> v_;        ///< n_kv_heads * head_dim
   AlignedBuffer<float> context_;  ///< n_heads * head_dim
-  AlignedBuffer<float> cos_;      ///< (ropes, max_batch, rope pairs)
+  AlignedBuffer<float> cos_;      ///< (ropes, max_batch, most_pairs_)
   AlignedBuffer<float> sin_;      ///< likewise
   AlignedBuffer<float> partial_;  ///< attention of one row: (chunk, head, 2 + head_dim)
   std::vector<Scratch> scratch_;

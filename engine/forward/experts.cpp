@@ -19,46 +19,57 @@ std::vector<PackedMatrix> parts_of(const PackedMatrix& all, std::size_t n) {
 Result<Experts> Experts::create(const Model& model, const PassSizes& sizes) {
   const HyperParameters& config = model.config();
   const std::size_t n_rows = sizes.max_batch;
-  const std::size_t n_slots = n_rows * config.n_experts_used;
+  FfnSpec most;  // of each size the largest
+  std::size_t n_slots = 0;
+  std::size_t n_features = 0;  // of gate, all slots of a pass
   Experts part(config);
-  for (const LayerWeights& w : model.weights().layers)
-    part.layers_.push_back({parts_of(w.ffn_gate, config.n_experts),
-                            parts_of(w.ffn_up, config.n_experts),
-                            parts_of(w.ffn_down, config.n_experts)});
-  LLM_TRY(part.router_, allocate_activations(n_rows * config.n_experts));
+  for (std::size_t i = 0; i < config.n_layers; ++i) {
+    part.layers_.emplace_back();
+    for (const FfnSpec& spec : config.layers[i].ffns) {
+      if (spec.n_experts == 0) continue;
+      const LayerWeights& w = model.weights().layers[i];
+      part.layers_[i] = {parts_of(w.ffn_gate, spec.n_experts), parts_of(w.ffn_up, spec.n_experts),
+                         parts_of(w.ffn_down, spec.n_experts)};
+      most.n_experts = std::max(most.n_experts, spec.n_experts);
+      most.d_ff = std::max(most.d_ff, spec.d_ff);
+      n_slots = std::max(n_slots, n_rows * spec.n_used);
+      n_features = std::max(n_features, n_rows * spec.n_used * spec.d_ff);
+    }
+  }
+  LLM_TRY(part.router_, allocate_activations(n_rows * most.n_experts));
   part.chosen_.resize(n_slots);
   part.weights_.resize(n_slots);
   part.slot_of_.resize(n_slots);
   part.row_of_slot_.resize(n_slots);
   part.group_of_slot_.resize(n_slots);
   part.gathered_.reserve(n_slots);
-  part.groups_.reserve(config.n_experts);
-  part.count_.resize(config.n_experts);
-  LLM_TRY(part.slots_, InputMemory::allocate(config, n_slots, config.d_ff));
-  LLM_TRY(part.gate_, allocate_activations(n_slots * config.d_ff));
-  LLM_TRY(part.up_, allocate_activations(n_slots * config.d_ff));
+  part.groups_.reserve(most.n_experts);
+  part.count_.resize(most.n_experts);
+  LLM_TRY(part.slots_, InputMemory::allocate(config, n_slots, most.d_ff));
+  LLM_TRY(part.gate_, allocate_activations(n_features));
+  LLM_TRY(part.up_, allocate_activations(n_features));
   LLM_TRY(part.out_, allocate_activations(n_slots * config.d_model));
   LLM_TRY(part.mixed_, allocate_activations(n_rows * config.d_model));
   return part;
 }
 
-void Experts::run(PassWorker& at, std::size_t layer) {
+void Experts::run(PassWorker& at, std::size_t layer, const FfnSpec& spec) {
   const LayerWeights& w = at.weights().layers[layer];
   const Matrices& experts = layers_[layer];
-  const std::size_t d_ff = config_.d_ff;
+  const std::size_t d_ff = spec.d_ff;
   const std::size_t d_model = config_.d_model;
-  const Activation kind = config_.layers[layer].activation;
+  const Activation kind = spec.activation;
   // Of one expert; empty where there are none.
-  const auto bias_of = [this](std::span<const float> all, std::uint32_t expert) {
-    const std::size_t n = all.size() / config_.n_experts;
+  const auto bias_of = [&spec](std::span<const float> all, std::uint32_t expert) {
+    const std::size_t n = all.size() / spec.n_experts;
     return all.subspan(expert * n, n);
   };
 
   const InputRows normed =
       at.norm_rows(w.ffn_norm.span(), {&w.ffn_gate_inp, &w.ffn_gate, &w.ffn_up});
   at.tap(layer, "ffn_norm", normed.f32, normed.features);
-  choose(at, layer, normed);
-  const std::size_t n_slots = normed.n * used();
+  choose(at, layer, spec, normed);
+  const std::size_t n_slots = normed.n * spec.n_used;
 
   if (!gathered_.empty()) {
     at.run_tasks(gathered_.size(), [&](std::size_t i) {
@@ -88,11 +99,11 @@ void Experts::run(PassWorker& at, std::size_t layer) {
     if (!at.has_probe()) activate(group, rows);
   });
   if (at.has_probe()) {
-    tap(at, layer, "gate", gate_.data(), d_ff);
-    tap(at, layer, "up", up_.data(), d_ff);
+    tap(at, layer, spec, "gate", gate_.data(), d_ff);
+    tap(at, layer, spec, "up", up_.data(), d_ff);
     at.run_tasks(groups_.size(), [&](std::size_t g) { activate(groups_[g], {0, d_ff}); });
   }
-  tap(at, layer, "ffn_act", gate_.data(), d_ff);
+  tap(at, layer, spec, "ffn_act", gate_.data(), d_ff);
 
   at.run_tasks(n_slots, [&](std::size_t slot) {
     const Group& group = group_of(slot);
@@ -104,7 +115,7 @@ void Experts::run(PassWorker& at, std::size_t layer) {
     at.product(PassOp::kFfnDown, experts.down[e], bias_of(w.ffn_down_bias.span(), e), rows,
                rows_of(group, gate_.data(), d_ff), out_.data() + group.first * d_model);
   });
-  tap(at, layer, "ffn_out", out_.data(), d_model);
+  tap(at, layer, spec, "ffn_out", out_.data(), d_model);
 
   const auto add = [&](std::size_t t) {
     const std::span<float> x = at.residual(t);
@@ -115,7 +126,7 @@ void Experts::run(PassWorker& at, std::size_t layer) {
   at.run_tasks(normed.n, [&](std::size_t t) {
     float* const mixed = mixed_.data() + t * d_model;
     std::fill_n(mixed, d_model, 0.0F);
-    for (std::size_t i = t * used(); i < (t + 1) * used(); ++i)
+    for (std::size_t i = t * spec.n_used; i < (t + 1) * spec.n_used; ++i)
       at.kernels().axpy(weights_[i], out_.data() + slot_of_[i] * d_model, d_model, mixed);
     if (!at.has_probe()) add(t);
   });
@@ -126,27 +137,28 @@ void Experts::run(PassWorker& at, std::size_t layer) {
   at.tap_residual(layer, "l_out");
 }
 
-void Experts::choose(PassWorker& at, std::size_t layer, const InputRows& normed) {
+void Experts::choose(PassWorker& at, std::size_t layer, const FfnSpec& spec,
+                     const InputRows& normed) {
   const PackedMatrix& w = at.weights().layers[layer].ffn_gate_inp;
   const std::span<const float> bias = at.weights().layers[layer].ffn_gate_inp_bias.span();
   const RowTasks tasks = at.tasks_of(w, normed.n);
   at.run_tasks(tasks.size(), [&](std::size_t i) {
     at.product(PassOp::kRouter, w, bias, tasks[i], normed, router_.data());
   });
-  at.tap(layer, "router", router_.data(), config_.n_experts);
+  at.tap(layer, "router", router_.data(), spec.n_experts);
   at.run_tasks(normed.n, [&](std::size_t t) {
-    route(router_.span().subspan(t * config_.n_experts, config_.n_experts),
-          std::span(chosen_).subspan(t * used(), used()),
-          std::span(weights_).subspan(t * used(), used()));
+    route(router_.span().subspan(t * spec.n_experts, spec.n_experts),
+          std::span(chosen_).subspan(t * spec.n_used, spec.n_used),
+          std::span(weights_).subspan(t * spec.n_used, spec.n_used));
     at.lap(PassOp::kRouter);
   });
-  if (at.id() == 0) order_slots(normed.n);
+  if (at.id() == 0) order_slots(spec, normed.n);
   at.wait();
 }
 
-void Experts::order_slots(std::size_t n_rows) {
+void Experts::order_slots(const FfnSpec& spec, std::size_t n_rows) {
   std::ranges::fill(count_, 0);
-  const auto chosen = std::span(chosen_).first(n_rows * used());
+  const auto chosen = std::span(chosen_).first(n_rows * spec.n_used);
   for (const std::uint32_t expert : chosen) ++count_[expert];
   groups_.clear();
   gathered_.clear();
@@ -167,7 +179,7 @@ void Experts::order_slots(std::size_t n_rows) {
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     const std::size_t slot = count_[chosen[i]]++;
     slot_of_[i] = slot;
-    row_of_slot_[slot] = i / used();
+    row_of_slot_[slot] = i / spec.n_used;
     if (group_of(slot).n < n_rows) gathered_.push_back(slot);
   }
 }
@@ -194,15 +206,15 @@ void Experts::each_product(PassWorker& at, std::span<const PackedMatrix> matrice
   });
 }
 
-void Experts::tap(PassWorker& at, std::size_t layer, std::string_view name, float* values,
-                  std::size_t features) {
+void Experts::tap(PassWorker& at, std::size_t layer, const FfnSpec& spec, std::string_view name,
+                  float* values, std::size_t features) {
   if (!at.has_probe()) return;
-  const std::size_t n = at.rows().size() * used();
+  const std::size_t n = at.rows().size() * spec.n_used;
   float* const by_row = slots_.normed.data();
   if (at.id() == 0)
     for (std::size_t i = 0; i < n; ++i)
       std::copy_n(values + slot_of_[i] * features, features, by_row + i * features);
-  at.tap(layer, name, by_row, used() * features);
+  at.tap(layer, name, by_row, spec.n_used * features);
   if (at.id() == 0)  // the probe may have changed them
     for (std::size_t i = 0; i < n; ++i)
       std::copy_n(by_row + i * features, features, values + slot_of_[i] * features);

@@ -15,13 +15,14 @@ namespace llm {
 /// through it, so of its weights each is read once, and those of other experts are not.
 ///
 /// A row has a slot for each of its experts. Slots are ordered by expert, then by row, so that an
-/// expert's are neighbours. T = rows of the pass, k = n_experts_used, S = T * k slots.
+/// expert's are neighbours. T = rows of the pass, k = FfnSpec::n_used, S = T * k slots.
 class Experts {
  public:
   /// Errors: kResource.
   static Result<Experts> create(const Model& model, const PassSizes& sizes);
 
-  void run(PassWorker& at, std::size_t layer);
+  /// @param spec  the layer's, with experts
+  void run(PassWorker& at, std::size_t layer, const FfnSpec& spec);
 
  private:
   /// The experts of a layer.
@@ -39,11 +40,10 @@ class Experts {
 
   explicit Experts(const HyperParameters& config) : config_(config) {}
 
-  std::size_t used() const { return config_.n_experts_used; }
   /// The experts of every row, and their slots.
-  void choose(PassWorker& at, std::size_t layer, const InputRows& normed);
+  void choose(PassWorker& at, std::size_t layer, const FfnSpec& spec, const InputRows& normed);
   /// Orders slots once all rows have their experts.
-  void order_slots(std::size_t n_rows);
+  void order_slots(const FfnSpec& spec, std::size_t n_rows);
   const Group& group_of(std::size_t slot) const { return groups_[group_of_slot_[slot]]; }
   /// The rows of a group, `features` each, of `values` by slot.
   InputRows rows_of(const Group& group, float* values, std::size_t features);
@@ -53,11 +53,11 @@ class Experts {
   template <typename Task>
   void each_product(PassWorker& at, std::span<const PackedMatrix> matrices, Task task);
   /// Sends values by slot as (T, k * features).
-  void tap(PassWorker& at, std::size_t layer, std::string_view name, float* values,
-           std::size_t features);
+  void tap(PassWorker& at, std::size_t layer, const FfnSpec& spec, std::string_view name,
+           float* values, std::size_t features);
 
   const HyperParameters& config_;
-  std::vector<Matrices> layers_;
+  std::vector<Matrices> layers_;  ///< empty where a layer has none
 
   AlignedBuffer<float> router_;             ///< (T, n_experts)
   std::vector<std::uint32_t> chosen_;       ///< (T, k), ascending

@@ -4,15 +4,15 @@ namespace llm {
 
 Result<FeedForward> FeedForward::create(const Model& model, const PassSizes& sizes) {
   FeedForward part;
-  LLM_TRY(part.gate_, allocate_activations(sizes.max_batch * model.config().d_ff));
-  LLM_TRY(part.up_, allocate_activations(sizes.max_batch * model.config().d_ff));
+  LLM_TRY(part.gate_,
+          allocate_activations(sizes.max_batch * model.config().most(&LayerSpec::d_ff)));
+  LLM_TRY(part.up_, allocate_activations(sizes.max_batch * model.config().most(&LayerSpec::d_ff)));
   return part;
 }
 
-void FeedForward::run(PassWorker& at, std::size_t layer) {
+void FeedForward::run(PassWorker& at, std::size_t layer, const FfnSpec& spec) {
   const LayerWeights& w = at.weights().layers[layer];
-  const std::size_t d_ff = at.config().d_ff;
-  const Activation kind = at.config().layers[layer].activation;
+  const std::size_t d_ff = spec.d_ff;
 
   const InputRows normed = at.norm_rows(w.ffn_norm.span(), {&w.ffn_gate, &w.ffn_up});
   at.tap(layer, "ffn_norm", normed.f32, normed.features);
@@ -20,7 +20,7 @@ void FeedForward::run(PassWorker& at, std::size_t layer) {
   const auto activate_columns = [&](Worker::Range columns) {
     for (std::size_t t = 0; t < normed.n; ++t) {
       const std::size_t begin = t * d_ff + columns.begin;
-      at.kernels().activate(kind, gate_.data() + begin, up_.data() + begin,
+      at.kernels().activate(spec.activation, gate_.data() + begin, up_.data() + begin,
                             columns.end - columns.begin);
     }
     at.lap(PassOp::kActivation);

@@ -11,7 +11,7 @@ class FeedForward {
   static Result<FeedForward> create(const Model& model, const PassSizes& sizes);
 
   /// Decode waits twice: after gate and up, and after ffn_down.
-  void run(PassWorker& at, std::size_t layer);
+  void run(PassWorker& at, std::size_t layer, const FfnSpec& spec);
 
  private:
   AlignedBuffer<float> gate_;  ///< (T, d_ff)

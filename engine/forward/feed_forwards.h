@@ -1,24 +1,47 @@
 #pragma once
 
+#include <optional>
 #include <utility>
-#include <variant>
 
 #include "engine/forward/experts.h"
 #include "engine/forward/feed_forward.h"
 
 namespace llm {
 
-/// The feed-forward of a model's layers, of whichever kind it is.
-using FeedForwards = std::variant<FeedForward, Experts>;
+/// The feed-forwards of the layers, with memory for the kinds that some layer has.
+class FeedForwards {
+ public:
+  /// Errors: kResource.
+  static Result<FeedForwards> create(const Model& model, const PassSizes& sizes) {
+    FeedForwards part;
+    for (const LayerSpec& layer : model.config().layers) {
+      for (const FfnSpec& spec : layer.ffns) {
+        if (spec.n_experts > 0 && !part.experts_) {
+          LLM_TRY(Experts experts, Experts::create(model, sizes));
+          part.experts_.emplace(std::move(experts));
+        } else if (spec.n_experts == 0 && !part.dense_) {
+          LLM_TRY(FeedForward dense, FeedForward::create(model, sizes));
+          part.dense_.emplace(std::move(dense));
+        }
+      }
+    }
+    return part;
+  }
 
-/// That which the hyper-parameters choose. Errors: its own.
-inline Result<FeedForwards> create_feed_forward(const Model& model, const PassSizes& sizes) {
-  const auto create = [&]<typename Kind>() -> Result<FeedForwards> {
-    LLM_TRY(Kind kind, Kind::create(model, sizes));
-    return FeedForwards(std::move(kind));
-  };
-  if (model.config().n_experts > 0) return create.operator()<Experts>();
-  return create.operator()<FeedForward>();
-}
+  /// Those of a layer, in the order of its LayerSpec.
+  void run(PassWorker& at, std::size_t layer) {
+    for (const FfnSpec& spec : at.config().layers[layer].ffns) {
+      if (spec.n_experts > 0) {
+        experts_->run(at, layer, spec);
+      } else {
+        dense_->run(at, layer, spec);
+      }
+    }
+  }
+
+ private:
+  std::optional<FeedForward> dense_;
+  std::optional<Experts> experts_;
+};
 
 }  // namespace llm

@@ -7,19 +7,19 @@
 
 namespace llm {
 
-Forward::Forward(const Model& model, Pass pass, Attention attention, FeedForwards feed_forward)
+Forward::Forward(const Model& model, Pass pass, Attention attention, FeedForwards feed_forwards)
     : n_layers_(model.config().n_layers),
       pass_(std::move(pass)),
       attention_(std::move(attention)),
-      feed_forward_(std::move(feed_forward)) {}
+      feed_forwards_(std::move(feed_forwards)) {}
 
 Result<Forward> Forward::create(const Model& model, std::size_t max_batch, std::size_t context,
                                 KvType kv) {
   const PassSizes sizes{max_batch, context, kv};
   LLM_TRY(Pass pass, Pass::create(model, sizes));
   LLM_TRY(Attention attention, Attention::create(model, sizes));
-  LLM_TRY(FeedForwards feed_forward, create_feed_forward(model, sizes));
-  Forward f(model, std::move(pass), std::move(attention), std::move(feed_forward));
+  LLM_TRY(FeedForwards feed_forwards, FeedForwards::create(model, sizes));
+  Forward f(model, std::move(pass), std::move(attention), std::move(feed_forwards));
   const std::size_t row = row_bytes(model.weights().token_embd.type(), model.config().d_model);
   for (int i = 0; i < model.threads(); ++i) {
     LLM_TRY(auto bytes, AlignedBuffer<std::byte>::allocate(row, "workspace"));
@@ -34,8 +34,9 @@ void Forward::run(std::span<const PassSegment> segments, std::span<float> rows, 
   pass_.run([&](PassWorker& at) {
     embed(at);
     for (std::size_t layer = 0; layer < n_layers_; ++layer) {
-      attention_.run(at, layer);
-      std::visit([&](auto& part) { part.run(at, layer); }, feed_forward_);
+      std::visit([&](const auto& mixer) { run_mixer(at, layer, mixer); },
+                 at.config().layers[layer].mixer);
+      feed_forwards_.run(at, layer);
     }
     output_.run(at);
   });

@@ -47,14 +47,18 @@ class Forward {
   }
 
  private:
-  Forward(const Model& model, Pass pass, Attention attention, FeedForwards feed_forward);
+  Forward(const Model& model, Pass pass, Attention attention, FeedForwards feed_forwards);
+  /// The part that computes a mixer of this kind (LayerSpec::mixer): an overload for each.
+  void run_mixer(PassWorker& at, std::size_t layer, const AttentionSpec&) {
+    attention_.run(at, layer);
+  }
   /// Rows of the embedding, and what depends on the position alone.
   void embed(PassWorker& at);
 
   std::size_t n_layers_;
   Pass pass_;
   Attention attention_;
-  FeedForwards feed_forward_;
+  FeedForwards feed_forwards_;
   Output output_;
   std::vector<AlignedBuffer<std::byte>> embedding_rows_;  ///< of each worker: one, as in the file
 };

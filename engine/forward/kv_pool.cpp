@@ -9,17 +9,12 @@
 
 namespace llm {
 
-Result<std::shared_ptr<KvPool>> KvPool::create(const HyperParameters& config, std::size_t n_pages,
-                                               KvType type) {
+Result<std::shared_ptr<KvPool>> KvPool::create(KvGroups groups, std::size_t n_pages, KvType type) {
   auto pool = std::make_shared<KvPool>();
-  pool->layout_ = {type, config.head_dim};
-  pool->groups_ = KvGroups(config);
-  pool->n_heads_ = config.n_kv_heads;
-  const CheckedSize page = CheckedSize(pool->layout_.keys_bytes() + pool->layout_.values_bytes()) *
-                           config.n_kv_heads * pool->groups_.layers_per_page();
-  const auto bytes = (page * n_pages).value();
+  pool->type_ = type;
+  pool->groups_ = std::move(groups);
+  const auto bytes = (CheckedSize(pool->page_bytes()) * n_pages).value();
   if (!bytes || n_pages > kNoPage) return detail::out_of_memory(UINT64_MAX, "KV cache");
-  pool->page_bytes_ = static_cast<std::size_t>(*page.value());
   LLM_TRY(pool->data_, AlignedBuffer<std::byte>::allocate(*bytes, "KV cache"));
   pool->states_.resize(n_pages);
   pool->free_.resize(n_pages);

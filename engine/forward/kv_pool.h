@@ -18,10 +18,11 @@
 
 namespace llm {
 
-/// Memory for keys and values: a fixed number of pages, each holding every KV head of
-/// kPagePositions neighbouring positions of a sequence in the layers of one group (KvGroups).
-/// Sequences (KvCache) take pages on demand, and may share those whose tokens, from position 0 on,
-/// are equal: K and V depend on nothing else, so sharing is exact.
+/// Memory for what layers keep of sequences: a fixed number of pages, each holding every KV head of
+/// kPagePositions neighbouring positions of a sequence in the layers of one group (KvGroups), or
+/// the states of such layers. Sequences (SequenceState) take pages on demand, and may share those
+/// whose tokens, from position 0 on, are equal: K and V depend on nothing else, so sharing is
+/// exact.
 ///
 /// Layout of a page, for each (layer of the group, KV head): keys, then values, as KvLayout has
 /// them.
@@ -41,20 +42,27 @@ class KvPool {
   /// What is kept of 256 positions, after those of another prefix.
   struct Published {
     Prefix prefix = kNoPrefix;
-    std::vector<Page> pages;  ///< of each group; kNoPage: not kept. One is, at least
+    /// Of each group; kNoPage: not kept. One is, at least.
+    std::vector<Page> pages;
   };
 
   /// Errors: kResource with the memory needed. Cost: address space; a page becomes memory when it
   /// is first written.
   static Result<std::shared_ptr<KvPool>> create(const HyperParameters& config, std::size_t n_pages,
-                                                KvType type);
+                                                KvType type) {
+    return create(KvGroups(config, type), n_pages, type);
+  }
+  static Result<std::shared_ptr<KvPool>> create(KvGroups groups, std::size_t n_pages, KvType type);
 
-  const KvLayout& layout() const { return layout_; }
   const KvGroups& groups() const { return groups_; }
-  KvType type() const { return layout_.type; }
-  std::size_t n_heads() const { return n_heads_; }
-  std::size_t head_dim() const { return layout_.head_dim; }
-  std::size_t page_bytes() const { return page_bytes_; }
+  KvType type() const { return type_; }
+  const KvLayout& layout(std::size_t layer) const { return groups_.memory(layer).layout; }
+  std::size_t n_heads(std::size_t layer) const { return groups_.memory(layer).n_heads; }
+  /// Bytes of a position's keys, or of its values, in a layer, without padding.
+  std::size_t row_bytes(std::size_t layer) const {
+    return n_heads(layer) * layout(layer).row_bytes();
+  }
+  std::size_t page_bytes() const { return groups_.page_bytes(); }
 
   std::size_t n_pages() const { return states_.size(); }
   /// Pages that sequences hold; a shared one counts once.
@@ -64,14 +72,14 @@ class KvPool {
 
   /// Offset, in a page of the layer's group, of the keys or values of (layer, KV head).
   std::size_t keys_offset(std::size_t layer, std::size_t head) const {
-    return (groups_.index_of(layer) * n_heads_ + head) *
-           (layout_.keys_bytes() + layout_.values_bytes());
+    return groups_.offset_of(layer) +
+           head * (layout(layer).keys_bytes() + layout(layer).values_bytes());
   }
   std::size_t values_offset(std::size_t layer, std::size_t head) const {
-    return keys_offset(layer, head) + layout_.keys_bytes();
+    return keys_offset(layer, head) + layout(layer).keys_bytes();
   }
-  std::byte* memory(Page page) { return data_.data() + page * page_bytes_; }
-  const std::byte* memory(Page page) const { return data_.data() + page * page_bytes_; }
+  std::byte* memory(Page page) { return data_.data() + page * page_bytes(); }
+  const std::byte* memory(Page page) const { return data_.data() + page * page_bytes(); }
 
   /// A page for one holder, of unknown contents; nothing when all are held. Pages that are kept for
   /// their prefix alone are taken when no other is left, the longest unused first.
@@ -105,10 +113,8 @@ class KvPool {
     Directory::iterator entry;  ///< valid when is_published
   };
 
-  KvLayout layout_{};
+  KvType type_{};
   KvGroups groups_;
-  std::size_t n_heads_ = 0;
-  std::size_t page_bytes_ = 0;
   AlignedBuffer<std::byte> data_;
   std::vector<State> states_;
   std::vector<Page> free_;  ///< neither held nor published

@@ -17,7 +17,8 @@ Result<InputMemory> InputMemory::allocate(const HyperParameters& config, std::si
                                           std::size_t width) {
   std::size_t widest = 0;
   for (const TensorRole& role : kTensorRoles)
-    if (role.is_matrix()) widest = std::max(widest, role.cols.of(config));
+    for (int i = 0; role.is_matrix() && i < static_cast<int>(config.n_layers); ++i)
+      widest = std::max(widest, role.cols.of(config, i));
   const auto bytes = [&](ActivationFormat format) {
     const std::size_t block = activation_block_size(format);
     return ActivationMatrix::bytes(format, n, (widest + block - 1) / block * block);

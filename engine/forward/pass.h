@@ -10,9 +10,9 @@
 
 #include "base/result.h"
 #include "base/thread_team.h"
-#include "engine/forward/kv_cache.h"
 #include "engine/forward/probe.h"
 #include "engine/forward/profile.h"
+#include "engine/forward/sequence_state.h"
 #include "engine/forward/team_size.h"
 #include "engine/model/model.h"
 #include "quant/kernels/matmul.h"
@@ -25,7 +25,7 @@ namespace llm {
 struct PassSegment {
   std::span<const TokenId> tokens;
   std::size_t first_position;
-  KvCache* cache;  ///< has the keys and values of earlier positions; theirs are stored
+  SequenceState* state;  ///< of earlier positions; theirs is added
   std::size_t n_logits;
   bool normed = false;  ///< rows of the final norm are wanted, and no logits
 };

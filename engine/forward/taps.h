@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -24,16 +25,9 @@ enum class TapOp {
   kProduct,
   kRope,        ///< after a norm of each head where the model has one
   kAttention,   ///< of queries, over keys and values of all positions so far
-  kActivation,  ///< LayerSpec::activation of the first, times the second
+  kActivation,  ///< FfnSpec::activation of the first, times the second
   kMix,         ///< of what experts give, by the weights of the second, the router's logits
   kSum,
-};
-
-/// Which models have a tap. What is left out passes its first input on; the router passes nothing.
-enum class TapPart {
-  kEvery,
-  kPostNorms,  ///< HyperParameters::has_post_norms
-  kExperts,    ///< HyperParameters::n_experts > 0
 };
 
 /// What the features of a row are.
@@ -53,24 +47,9 @@ struct Tap {
   std::string_view weight = {};  ///< TensorRole::name of what takes part; empty for ops without
   std::string_view bias = {};    ///< TensorRole::name of what is added; empty for ops without
   std::string_view origin = {};  ///< the op in words where it is not `op` with `weight`
-  TapPart part = TapPart::kEvery;
-};
-
-/// How many layers there are, and which taps a layer has.
-struct TapFlow {
-  std::size_t n_layers;
-  bool has_post_norms = false;
-  bool has_experts = false;
-
-  TapFlow(std::size_t layers, bool post_norms = false, bool experts = false)
-      : n_layers(layers), has_post_norms(post_norms), has_experts(experts) {}
-  TapFlow(const HyperParameters& config)
-      : TapFlow(config.n_layers, config.has_post_norms, config.n_experts > 0) {}
-
-  bool has(const Tap& tap) const {
-    if (tap.part == TapPart::kEvery) return true;
-    return tap.part == TapPart::kExperts ? has_experts : has_post_norms;
-  }
+  /// Layers without it have no such tap: what reads it reads its first input, or nothing where it
+  /// is the router's. Rows of different parts may have one name, if no layer has both.
+  LayerPart part = LayerPart::kEvery;
 };
 
 /// Every tap, in the order of the data flow, which is the order in which an error travels, and
@@ -80,41 +59,47 @@ inline constexpr std::array kTaps = [] {
   using enum TapOp;
   using enum TapLayout;
   using H = HyperParameters;
+  using P = LayerPart;
+  using S = LayerSpec;
   // clang-format off
   return std::to_array<Tap>({
       {"embd", false, &H::d_model, kPlain, kEmbedding, {}, "token_embd.weight"},
       {"attn_norm", true, &H::d_model, kPlain, kNorm, {"l_out"}, "attn_norm.weight"},
-      {"q", true, &H::q_rows, kRopeHeads, kProduct, {"attn_norm"}, "attn_q.weight", "attn_q.bias"},
-      {"k", true, &H::kv_rows, kRopeHeads, kProduct, {"attn_norm"}, "attn_k.weight", "attn_k.bias"},
-      {"v", true, &H::kv_rows, kPlain, kProduct, {"attn_norm"}, "attn_v.weight", "attn_v.bias"},
-      {"q_rope", true, &H::q_rows, kRopeHeads, kRope, {"q"}, "attn_q_norm.weight", "",
-       "RoPE on q, its heads normed where the model has attn_q_norm"},
-      {"k_rope", true, &H::kv_rows, kRopeHeads, kRope, {"k"}, "attn_k_norm.weight", "",
-       "RoPE on k, its heads normed where the model has attn_k_norm"},
-      {"attn_ctx", true, &H::q_rows, kPlain, kAttention, {"q_rope", "k_rope", "v"},
+      {"q", true, &S::q_rows, kRopeHeads, kProduct, {"attn_norm"}, "attn_q.weight", "attn_q.bias",
+       "", P::kAttention},
+      {"k", true, &S::kv_rows, kRopeHeads, kProduct, {"attn_norm"}, "attn_k.weight", "attn_k.bias",
+       "", P::kAttention},
+      {"v", true, &S::kv_rows, kPlain, kProduct, {"attn_norm"}, "attn_v.weight", "attn_v.bias",
+       "", P::kAttention},
+      {"q_rope", true, &S::q_rows, kRopeHeads, kRope, {"q"}, "attn_q_norm.weight", "",
+       "RoPE on q, its heads normed where the model has attn_q_norm", P::kAttention},
+      {"k_rope", true, &S::kv_rows, kRopeHeads, kRope, {"k"}, "attn_k_norm.weight", "",
+       "RoPE on k, its heads normed where the model has attn_k_norm", P::kAttention},
+      {"attn_ctx", true, &S::q_rows, kPlain, kAttention, {"q_rope", "k_rope", "v"},
        "attn_sinks.weight", "",
-       "attention over q_rope, k_rope and v, with attn_sinks where the model has them"},
+       "attention over q_rope, k_rope and v, with attn_sinks where the model has them",
+       P::kAttention},
       {"attn_out", true, &H::d_model, kPlain, kProduct, {"attn_ctx"}, "attn_output.weight",
-       "attn_output.bias"},
+       "attn_output.bias", "", P::kAttention},
       {"attn_post", true, &H::d_model, kPlain, kNorm, {"attn_out"}, "post_attention_norm.weight",
-       "", "", TapPart::kPostNorms},
+       "", "", P::kPostNorms},
       {"ffn_inp", true, &H::d_model, kPlain, kSum, {"l_out", "attn_post"}, "", "",
        "residual sum with attn_out, or attn_post"},
       {"ffn_norm", true, &H::d_model, kPlain, kNorm, {"ffn_inp"}, "ffn_norm.weight"},
-      {"router", true, &H::n_experts, kPlain, kProduct, {"ffn_norm"}, "ffn_gate_inp.weight",
-       "ffn_gate_inp.bias", "", TapPart::kExperts},
-      {"gate", true, &H::ffn_width, kPlain, kProduct, {"ffn_norm", "router"}, "ffn_gate.weight",
+      {"router", true, &S::n_experts, kPlain, kProduct, {"ffn_norm"}, "ffn_gate_inp.weight",
+       "ffn_gate_inp.bias", "", P::kExperts},
+      {"gate", true, &S::ffn_width, kPlain, kProduct, {"ffn_norm", "router"}, "ffn_gate.weight",
        "ffn_gate.bias"},
-      {"up", true, &H::ffn_width, kPlain, kProduct, {"ffn_norm", "router"}, "ffn_up.weight",
+      {"up", true, &S::ffn_width, kPlain, kProduct, {"ffn_norm", "router"}, "ffn_up.weight",
        "ffn_up.bias"},
-      {"ffn_act", true, &H::ffn_width, kPlain, kActivation, {"gate", "up"}, "", "",
+      {"ffn_act", true, &S::ffn_width, kPlain, kActivation, {"gate", "up"}, "", "",
        "the activation of gate, times up"},
-      {"ffn_out", true, &H::ffn_out_width, kPlain, kProduct, {"ffn_act", "router"},
-       "ffn_down.weight", "ffn_down.bias"},
+      {"ffn_out", true, ModelSize(&S::n_ffn_used, &H::d_model), kPlain, kProduct,
+       {"ffn_act", "router"}, "ffn_down.weight", "ffn_down.bias"},
       {"ffn_mix", true, &H::d_model, kPlain, kMix, {"ffn_out", "router"}, "", "",
-       "the experts' ffn_out by their weights", TapPart::kExperts},
+       "the experts' ffn_out by their weights", P::kExperts},
       {"ffn_post", true, &H::d_model, kPlain, kNorm, {"ffn_mix"}, "post_ffw_norm.weight", "", "",
-       TapPart::kPostNorms},
+       P::kPostNorms},
       {"l_out", true, &H::d_model, kPlain, kSum, {"ffn_inp", "ffn_post"}, "", "",
        "residual sum with ffn_out, ffn_mix or ffn_post"},
       {"result_norm", false, &H::d_model, kPlain, kNorm, {"l_out"}, "output_norm.weight"},
@@ -130,42 +115,69 @@ inline std::span<const Tap> layer_taps() {
   return {begin, std::ranges::find(begin, kTaps.end(), false, &Tap::per_layer)};
 }
 
+/// The first tap of that name, in a layer or (kOutsideLayers) outside; or nullptr.
+constexpr const Tap* find_tap(int layer, std::string_view name) {
+  const auto* found = std::ranges::find_if(kTaps, [&](const Tap& tap) {
+    return tap.name == name && tap.per_layer == (layer != kOutsideLayers);
+  });
+  return found == kTaps.end() ? nullptr : found;
+}
+
+/// Which taps the layers of a model have, by their parts.
+class TapFlow {
+ public:
+  explicit TapFlow(std::vector<LayerPartSet> layers) : layers_(std::move(layers)) {}
+  /// Layers of attention and of one feed-forward.
+  TapFlow(std::size_t n_layers) : layers_(n_layers, LayerPartSet().add(LayerPart::kAttention)) {}
+  TapFlow(const HyperParameters& config) {
+    for (const LayerSpec& layer : std::span(config.layers).first(config.n_layers))
+      layers_.push_back(layer.parts());
+  }
+
+  std::span<const LayerPartSet> layers() const { return layers_; }
+  bool has(const Tap& tap, int layer) const {
+    return !tap.per_layer || layers_[static_cast<std::size_t>(layer)].has(tap.part);
+  }
+  /// The tap of that name that `layer` has; find_tap() where it has none.
+  const Tap* find(int layer, std::string_view name) const {
+    const Tap* found = find_tap(layer, name);
+    if (found == nullptr || has(*found, layer)) return found;
+    const auto* other = std::find_if(found + 1, kTaps.data() + kTaps.size(), [&](const Tap& tap) {
+      return tap.name == name && tap.per_layer == found->per_layer && has(tap, layer);
+    });
+    return other == kTaps.data() + kTaps.size() ? found : other;
+  }
+
+ private:
+  std::vector<LayerPartSet> layers_;
+};
+
 /// The i-th input of a tap of `flow`, in `layer` (kOutsideLayers outside the layers), or nothing.
 /// An input that stands after its reader in the table is of the layer before; before the first
 /// layer that is the tap before the layers. Outside the layers it is of the last one.
 inline std::optional<InLayer<Tap>> input_of(const Tap& tap, int layer, const TapFlow& flow,
                                             std::size_t i = 0) {
   if (i >= tap.inputs.size() || tap.inputs[i].empty()) return std::nullopt;
-  const auto find = [](std::string_view name) {
-    const auto* found = std::ranges::find(kTaps, name, &Tap::name);
-    LLM_CHECK(found != kTaps.end());
-    return found;
-  };
-  const auto* input = find(tap.inputs[i]);
-  while (!flow.has(*input)) {
+  const auto* any = std::ranges::find(kTaps, tap.inputs[i], &Tap::name);
+  LLM_CHECK(any != kTaps.end());
+  if (!any->per_layer) return InLayer<Tap>{any, kOutsideLayers};
+  const int at = !tap.per_layer ? static_cast<int>(flow.layers().size()) - 1
+                 : any < &tap   ? layer
+                                : layer - 1;
+  if (at < 0) return InLayer<Tap>{layer_taps().data() - 1, kOutsideLayers};
+  const Tap* input = flow.find(at, any->name);
+  while (!flow.has(*input, at)) {
     if (input->op == TapOp::kProduct) return std::nullopt;
-    input = find(input->inputs[0]);
+    input = flow.find(at, input->inputs[0]);
   }
-  if (!input->per_layer) return InLayer<Tap>{input, kOutsideLayers};
-  if (!tap.per_layer) return InLayer<Tap>{input, static_cast<int>(flow.n_layers) - 1};
-  if (input < &tap) return InLayer<Tap>{input, layer};
-  if (layer > 0) return InLayer<Tap>{input, layer - 1};
-  return InLayer<Tap>{layer_taps().data() - 1, kOutsideLayers};
+  return InLayer<Tap>{input, at};
 }
 
 /// Every tap of every layer, in the order of the data flow.
 inline std::vector<InLayer<Tap>> taps_of_model(const TapFlow& flow) {
-  auto taps = in_every_layer(std::span<const Tap>(kTaps), flow.n_layers);
-  std::erase_if(taps, [&](const auto& tap) { return !flow.has(*tap.row); });
+  auto taps = in_every_layer(std::span<const Tap>(kTaps), flow.layers().size());
+  std::erase_if(taps, [&](const auto& tap) { return !flow.has(*tap.row, tap.layer); });
   return taps;
-}
-
-/// The tap of that name, in a layer or (kOutsideLayers) outside; or nullptr.
-constexpr const Tap* find_tap(int layer, std::string_view name) {
-  const auto* found = std::ranges::find_if(kTaps, [&](const Tap& tap) {
-    return tap.name == name && tap.per_layer == (layer != kOutsideLayers);
-  });
-  return found == kTaps.end() ? nullptr : found;
 }
 
 }  // namespace llm

@@ -49,9 +49,16 @@ class Reader {
   Error unsupported(std::string_view key, std::string message) const {
     return gguf_.value_error(ErrorCode::kUnsupported, key, std::move(message));
   }
-  /// A count, or the one value of an array that gives it per layer.
-  Result<std::uint64_t> read_per_layer(const std::string& key) const;
+  /// A value of each layer.
+  using PerLayer = std::vector<std::uint64_t>;
+  /// An array's values, or n_layers times a count.
+  Result<PerLayer> read_per_layer(const std::string& key) const;
+  /// The same, 1 to kMaxDim.
+  Result<PerLayer> read_dims(const std::string& key) const;
+  /// The same where all layers have one value.
   Result<std::size_t> read_dim(const std::string& key) const;
+  /// The value, and its layer where layers differ.
+  static std::string shown(const PerLayer& values, std::size_t layer);
   Result<float> read_positive(const std::string& key, float absent) const;
 
   std::string key_of(std::string_view suffix) const { return config_.architecture->key(suffix); }
@@ -72,8 +79,6 @@ Result<HyperParameters> Reader::run() {
   LLM_RETURN_IF_ERROR(read_context());
   LLM_RETURN_IF_ERROR(read_layers());
   LLM_RETURN_IF_ERROR(read_rope());
-  for (const RoleNeed& role : config_.architecture->roles)
-    if (role.role == "post_attention_norm.weight") config_.has_post_norms = true;
   LLM_RETURN_IF_ERROR(read_scales());
   LLM_TRY(config_.pooling_type, gguf_.get_unsigned_or(key_of(keys().pooling), 0));
   return config_;
@@ -91,8 +96,13 @@ Status Reader::read_architecture() {
 }
 
 Status Reader::read_layers() {
-  config_.layers.assign(config_.n_layers,
-                        LayerSpec{.activation = config_.architecture->activation});
+  const bool has_post_norms = std::ranges::any_of(
+      config_.architecture->roles,
+      [](const RoleNeed& role) { return role.role == "post_attention_norm.weight"; });
+  for (LayerSpec& layer : config_.layers) {
+    layer.has_post_norms = has_post_norms;
+    for (FfnSpec& ffn : layer.ffns) ffn.activation = config_.architecture->activation;
+  }
   const std::string key = key_of(keys().sliding_window);
   LLM_TRY(const std::uint64_t window, gguf_.get_unsigned_or(key, 0));
   if (window == 0) return Ok{};
@@ -108,7 +118,7 @@ Status Reader::read_layers() {
   }
   for (std::size_t i = 0; i < config_.layers.size(); ++i)
     if (period == 1 || (i + 1) % period != 0)
-      config_.layers[i].window = static_cast<std::size_t>(window);
+      config_.layers[i].attention()->window = static_cast<std::size_t>(window);
   return Ok{};
 }
 
@@ -116,22 +126,28 @@ Status Reader::read_scales() {
   const Architecture& architecture = *config_.architecture;
   if (architecture.scales_embedding)
     config_.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(config_.d_model)));
-  if (architecture.width_scaled_n_layers == config_.n_layers)
-    config_.attention_scale = static_cast<float>(
-        1 / std::sqrt(static_cast<double>(config_.d_model) / static_cast<double>(config_.n_heads)));
-  if (!architecture.has_scales) return Ok{};
-  // 0 stands for a key that is not there.
-  const auto read = [this](std::string_view key, float& scale) -> Status {
-    const std::string name = key_of(key);
-    LLM_TRY(const float found, gguf_.get_float_or(name, 0));
-    if (found == 0) return Ok{};
-    LLM_TRY(scale, read_positive(name, found));
-    return Ok{};
-  };
-  LLM_RETURN_IF_ERROR(read(keys().embedding_scale, config_.embedding_scale));
-  LLM_RETURN_IF_ERROR(read(keys().attention_scale, config_.attention_scale));
-  LLM_RETURN_IF_ERROR(read(keys().residual_scale, config_.residual_scale));
-  return read(keys().logit_scale, config_.logit_divisor);
+  float attention_scale = 0;  // 0 stands for a key that is not there, here and below
+  if (architecture.has_scales) {
+    const auto read = [this](std::string_view key, float& scale) -> Status {
+      const std::string name = key_of(key);
+      LLM_TRY(const float found, gguf_.get_float_or(name, 0));
+      if (found == 0) return Ok{};
+      LLM_TRY(scale, read_positive(name, found));
+      return Ok{};
+    };
+    LLM_RETURN_IF_ERROR(read(keys().embedding_scale, config_.embedding_scale));
+    LLM_RETURN_IF_ERROR(read(keys().attention_scale, attention_scale));
+    LLM_RETURN_IF_ERROR(read(keys().residual_scale, config_.residual_scale));
+    LLM_RETURN_IF_ERROR(read(keys().logit_scale, config_.logit_divisor));
+  }
+  for (LayerSpec& layer : config_.layers) {
+    AttentionSpec& spec = *layer.attention();
+    double width = static_cast<double>(spec.head_dim);
+    if (architecture.width_scaled_n_layers == config_.n_layers)
+      width = static_cast<double>(config_.d_model) / static_cast<double>(spec.n_heads);
+    spec.scale = attention_scale > 0 ? attention_scale : static_cast<float>(1.0 / std::sqrt(width));
+  }
+  return Ok{};
 }
 
 Status Reader::read_blocks() {
@@ -153,20 +169,36 @@ Status Reader::read_blocks() {
                                       gguf_.tensors().size()));
   }
   config_.n_layers = static_cast<std::size_t>(declared);
+  config_.layers.resize(config_.n_layers);
   return Ok{};
 }
 
 Result<std::size_t> Reader::read_dim(const std::string& key) const {
-  LLM_TRY(const std::uint64_t dim, read_per_layer(key));
-  if (dim == 0 || dim > kMaxDim) {
-    return malformed(key, fmt::format("found {}, need 1 to {}", dim, kMaxDim));
+  LLM_TRY(const PerLayer dims, read_dims(key));
+  for (std::size_t i = 1; i < dims.size(); ++i) {
+    if (dims[i] == dims[0]) continue;
+    return unsupported(key, fmt::format("found {} in layer 0 and {} in layer {}, need one value "
+                                        "for all layers",
+                                        dims[0], dims[i], i));
   }
-  return static_cast<std::size_t>(dim);
+  return static_cast<std::size_t>(dims[0]);
 }
 
-Result<std::uint64_t> Reader::read_per_layer(const std::string& key) const {
+Result<Reader::PerLayer> Reader::read_dims(const std::string& key) const {
+  LLM_TRY(PerLayer dims, read_per_layer(key));
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] == 0 || dims[i] > kMaxDim)
+      return malformed(key, fmt::format("found {}, need 1 to {}", shown(dims, i), kMaxDim));
+  }
+  return dims;
+}
+
+Result<Reader::PerLayer> Reader::read_per_layer(const std::string& key) const {
   const GgufValue* value = gguf_.find(key);
-  if (value == nullptr || value->type != GgufType::kArray) return gguf_.get_unsigned(key);
+  if (value == nullptr || value->type != GgufType::kArray) {
+    LLM_TRY(const std::uint64_t of_all, gguf_.get_unsigned(key));
+    return PerLayer(config_.n_layers, of_all);
+  }
   const GgufType element = value->element_type;
   if (element != GgufType::kUint32 && element != GgufType::kInt32) {
     return malformed(key, fmt::format("found {}, need UINT32", value->type_name()));
@@ -176,18 +208,22 @@ Result<std::uint64_t> Reader::read_per_layer(const std::string& key) const {
                                       value->count, config_.n_layers));
   }
   const GgufArray<std::uint32_t> values(value->bytes);
-  for (std::size_t i = 1; i < values.size(); ++i) {
-    if (values[i] == values[0]) continue;
-    return unsupported(key, fmt::format("found {} in layer 0 and {} in layer {}, need one value "
-                                        "for all layers",
-                                        values[0], values[i], i));
-  }
-  return values[0];
+  PerLayer out;
+  for (std::size_t i = 0; i < values.size(); ++i) out.push_back(values[i]);
+  return out;
+}
+
+std::string Reader::shown(const PerLayer& values, std::size_t layer) {
+  const bool alike = std::ranges::count(values, values[0]) == std::ssize(values);
+  return alike ? fmt::format("{}", values[layer])
+               : fmt::format("{} in layer {}", values[layer], layer);
 }
 
 Status Reader::read_width() {
   LLM_TRY(config_.d_model, read_dim(key_of(keys().d_model)));
-  LLM_TRY(config_.d_ff, read_dim(key_of(keys().d_ff)));
+  LLM_TRY(const PerLayer widths, read_dims(key_of(keys().d_ff)));
+  for (std::size_t i = 0; i < config_.n_layers; ++i)
+    config_.layers[i].ffns = {FfnSpec{.d_ff = static_cast<std::size_t>(widths[i])}};
   LLM_TRY(const GgufTensor* embedding,
           require_tensor(gguf_, *config_.architecture, "token_embd.weight"));
   if (embedding->dims[0] != config_.d_model) {
@@ -210,19 +246,24 @@ Status Reader::read_width() {
 
 Status Reader::read_experts() {
   if (!config_.architecture->has_experts) return Ok{};
-  const std::string used = key_of(keys().n_experts_used);
-  LLM_TRY(config_.n_experts, read_dim(key_of(keys().n_experts)));
-  LLM_TRY(config_.n_experts_used, read_dim(used));
-  if (config_.n_experts_used > config_.n_experts)
-    return malformed(used, fmt::format("found {}, need at most expert_count {}",
-                                       config_.n_experts_used, config_.n_experts));
+  const std::string used_key = key_of(keys().n_experts_used);
+  LLM_TRY(const std::size_t n_experts, read_dim(key_of(keys().n_experts)));
+  LLM_TRY(const std::size_t n_used, read_dim(used_key));
+  if (n_used > n_experts)
+    return malformed(used_key,
+                     fmt::format("found {}, need at most expert_count {}", n_used, n_experts));
   // An expert's rows are whole panels of the tensor that holds all experts.
-  for (const auto& [key, size] :
-       {std::pair(keys().d_model, config_.d_model), std::pair(keys().d_ff, config_.d_ff)}) {
-    if (size % contract::kPanelRows == 0) continue;
+  const auto check = [this](std::string_view key, std::size_t size) -> Status {
+    if (size % contract::kPanelRows == 0) return Ok{};
     return unsupported(key_of(key), fmt::format("found {}, need a multiple of {} in a model with "
                                                 "experts",
                                                 size, contract::kPanelRows));
+  };
+  LLM_RETURN_IF_ERROR(check(keys().d_model, config_.d_model));
+  for (LayerSpec& layer : config_.layers) {
+    LLM_RETURN_IF_ERROR(check(keys().d_ff, layer.d_ff()));
+    layer.ffns[0].n_experts = n_experts;
+    layer.ffns[0].n_used = n_used;
   }
   return Ok{};
 }
@@ -230,49 +271,51 @@ Status Reader::read_experts() {
 Status Reader::read_heads() {
   const std::string key = key_of(keys().n_heads);
   const std::string kv_key = key_of(keys().n_kv_heads);
-  LLM_TRY(const std::uint64_t heads, read_per_layer(key));
-  if (heads == 0 || heads > config_.d_model) {
-    return malformed(
-        key, fmt::format("found {}, need 1 to embedding_length {}", heads, config_.d_model));
+  LLM_TRY(const PerLayer heads, read_per_layer(key));
+  PerLayer kv_heads = heads;
+  for (std::size_t i = 0; i < config_.n_layers; ++i) {
+    if (heads[i] == 0 || heads[i] > config_.d_model)
+      return malformed(key, fmt::format("found {}, need 1 to embedding_length {}", shown(heads, i),
+                                        config_.d_model));
   }
-  std::uint64_t kv_heads = heads;
   if (gguf_.find(kv_key) != nullptr) {
     LLM_TRY(kv_heads, read_per_layer(kv_key));
   }
-  if (kv_heads == 0 || kv_heads > heads || heads % kv_heads != 0) {
-    return malformed(kv_key,
-                     fmt::format("found {}, need a divisor of {} = {}", kv_heads, key, heads));
+  for (std::size_t i = 0; i < config_.n_layers; ++i) {
+    if (kv_heads[i] == 0 || kv_heads[i] > heads[i] || heads[i] % kv_heads[i] != 0)
+      return malformed(kv_key, fmt::format("found {}, need a divisor of {} = {}",
+                                           shown(kv_heads, i), key, heads[i]));
+    config_.layers[i].mixer = AttentionSpec{.n_heads = static_cast<std::size_t>(heads[i]),
+                                            .n_kv_heads = static_cast<std::size_t>(kv_heads[i])};
   }
-  config_.n_heads = static_cast<std::size_t>(heads);
-  config_.n_kv_heads = static_cast<std::size_t>(kv_heads);
   return Ok{};
 }
 
 Status Reader::read_head_dim() {
   const std::string key = key_of(keys().head_dim);
   const std::string value_key = key_of(keys().value_dim);
+  std::size_t given = 0;
   if (gguf_.find(key) != nullptr) {
-    LLM_TRY(config_.head_dim, read_dim(key));
-    if (config_.head_dim > kMaxDim / config_.n_heads) {
-      return malformed(key, fmt::format("found {}, need at most {} with {} heads", config_.head_dim,
-                                        kMaxDim / config_.n_heads, config_.n_heads));
-    }
-  } else if (config_.d_model % config_.n_heads != 0) {
-    return malformed(key_of(keys().d_model),
-                     fmt::format("found {}, need a multiple of {} = {}", config_.d_model,
-                                 key_of(keys().n_heads), config_.n_heads));
-  } else {
-    config_.head_dim = config_.d_model / config_.n_heads;
+    LLM_TRY(given, read_dim(key));
   }
-  if (config_.head_dim % 2 != 0) {
-    return unsupported(key,
-                       fmt::format("found a head dim of {}, need an even one: RoPE rotates pairs",
-                                   config_.head_dim));
-  }
-  LLM_TRY(const std::uint64_t value_length, gguf_.get_unsigned_or(value_key, config_.head_dim));
-  if (value_length != config_.head_dim) {
-    return unsupported(
-        value_key, fmt::format("found {}, need the head dim {}", value_length, config_.head_dim));
+  for (LayerSpec& layer : config_.layers) {
+    AttentionSpec& spec = *layer.attention();
+    if (given > kMaxDim / spec.n_heads)
+      return malformed(key, fmt::format("found {}, need at most {} with {} heads", given,
+                                        kMaxDim / spec.n_heads, spec.n_heads));
+    if (given == 0 && config_.d_model % spec.n_heads != 0)
+      return malformed(key_of(keys().d_model),
+                       fmt::format("found {}, need a multiple of {} = {}", config_.d_model,
+                                   key_of(keys().n_heads), spec.n_heads));
+    spec.head_dim = given > 0 ? given : config_.d_model / spec.n_heads;
+    if (spec.head_dim % 2 != 0)
+      return unsupported(key,
+                         fmt::format("found a head dim of {}, need an even one: RoPE rotates pairs",
+                                     spec.head_dim));
+    LLM_TRY(const std::uint64_t value_length, gguf_.get_unsigned_or(value_key, spec.head_dim));
+    if (value_length != spec.head_dim)
+      return unsupported(
+          value_key, fmt::format("found {}, need the head dim {}", value_length, spec.head_dim));
   }
   return Ok{};
 }
@@ -301,13 +344,14 @@ Result<float> Reader::read_positive(const std::string& key, float absent) const 
 
 Status Reader::read_rope() {
   const std::string key = key_of(keys().rope_dims);
-  LLM_TRY(const std::uint64_t dims, gguf_.get_unsigned_or(key, config_.head_dim));
-  if (dims == 0 || dims % 2 != 0 || dims > config_.head_dim) {
-    return malformed(key, fmt::format("found {}, need an even number from 2 to the head dim {}",
-                                      dims, config_.head_dim));
+  std::size_t least = config_.attention(0).head_dim;
+  for (const LayerSpec& layer : config_.layers) least = std::min(least, layer.head_dim());
+  LLM_TRY(const std::uint64_t dims, gguf_.get_unsigned_or(key, config_.attention(0).head_dim));
+  if (dims == 0 || dims % 2 != 0 || dims > least) {
+    return malformed(
+        key, fmt::format("found {}, need an even number from 2 to the head dim {}", dims, least));
   }
-  config_.rope_dims = static_cast<std::size_t>(dims);
-  RopeSpec rope{.dims = config_.rope_dims};
+  RopeSpec rope{.dims = static_cast<std::size_t>(dims)};
   LLM_TRY(rope.theta, read_positive(key_of(keys().rope_theta), config_.architecture->rope_theta));
   LLM_RETURN_IF_ERROR(read_rope_scaling(rope));
   config_.ropes = {rope};
@@ -315,14 +359,14 @@ Status Reader::read_rope() {
     rope.dims = 0;
     config_.ropes.push_back(rope);
     for (std::size_t i = period - 1; i < config_.layers.size(); i += period)
-      config_.layers[i].rope = 1;
+      config_.layers[i].attention()->rope = 1;
   }
   const float window_theta = config_.architecture->window_rope_theta;
   if (window_theta == 0) return Ok{};
-  RopeSpec of_windows{.dims = config_.rope_dims};
+  RopeSpec of_windows{.dims = static_cast<std::size_t>(dims)};
   LLM_TRY(of_windows.theta, read_positive(key_of(keys().window_rope_theta), window_theta));
   config_.ropes.push_back(of_windows);
-  for (LayerSpec& layer : config_.layers) layer.rope = layer.window > 0 ? 1 : 0;
+  for (LayerSpec& layer : config_.layers) layer.attention()->rope = layer.window() > 0 ? 1 : 0;
   return Ok{};
 }
 
@@ -377,9 +421,11 @@ Status Reader::read_yarn(RopeSpec& rope) const {
 
 }  // namespace
 
-float HyperParameters::score_scale() const {
-  if (attention_scale > 0) return attention_scale;
-  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
+HyperParameters HyperParameters::only(std::size_t layer) const {
+  HyperParameters one = *this;
+  one.n_layers = 1;
+  one.layers = {layers[layer]};
+  return one;
 }
 
 Result<HyperParameters> read_hyper_parameters(const GgufFile& gguf) { return Reader(gguf).run(); }

@@ -80,7 +80,7 @@ class Model final {
   Result<std::shared_ptr<const Model>> with_compute(Compute compute) const;
 
   /// A model of the first `n_layers` and the output, for checks that need few layers. It shares the
-  /// packed weights; weight_bytes() counts those of all layers.
+  /// packed weights.
   /// @pre 1 <= n_layers <= config().n_layers
   std::shared_ptr<const Model> first_layers(std::size_t n_layers) const;
 
@@ -109,7 +109,7 @@ class Model final {
   const ModelWeights& weights() const { return *weights_; }
   /// Of each of config().ropes.
   const std::vector<Rope>& ropes() const { return ropes_; }
-  const Rope& rope(std::size_t layer) const { return ropes_[config_.layers[layer].rope]; }
+  const Rope& rope(std::size_t layer) const { return ropes_[config_.attention(layer).rope]; }
 
  private:
   void make_ropes();

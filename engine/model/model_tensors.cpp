@@ -48,10 +48,10 @@ std::string shape_text(const GgufTensor& tensor) {
 }
 
 Status check_shape(const TensorRole& role, const TensorView& view, const GgufTensor& tensor,
-                   const HyperParameters& config) {
-  const std::size_t rows = rows_in_tensor(config, role).all;
-  const std::size_t cols = role.cols.of(config);
-  const std::size_t stack = role.stack.of(config);
+                   const HyperParameters& config, int layer) {
+  const std::size_t rows = rows_in_tensor(config, role, layer).all;
+  const std::size_t cols = role.cols.of(config, layer);
+  const std::size_t stack = role.stack.of(config, layer);
   const auto& dims = tensor.dims;
   if (!role.is_matrix() && stack > 1) {
     if (dims[0] == cols && dims[1] == stack && dims[2] == 1 && dims[3] == 1) return Ok{};
@@ -88,7 +88,7 @@ bool is_name_of_another(const Architecture& architecture, const TensorRole& role
 /// The tensor of `role`, checked; empty where the file has none and need not.
 Result<TensorView> bind(const GgufFile& gguf, const HyperParameters& config, const TensorRole& role,
                         int layer) {
-  const Need need = need_of(*config.architecture, role);
+  const Need need = need_of(config, role, layer);
   const std::string name = name_in_file(*config.architecture, role, layer);
   const GgufTensor* tensor = gguf.find_tensor(name);
   if (need != Need::kRequired && tensor == nullptr) return TensorView{};
@@ -102,13 +102,13 @@ Result<TensorView> bind(const GgufFile& gguf, const HyperParameters& config, con
                   .n_rows = static_cast<std::size_t>(tensor->dims[1] * tensor->dims[2]),
                   .n_cols = static_cast<std::size_t>(tensor->dims[0]),
                   .data = gguf.tensor_data(*tensor)};
-  LLM_RETURN_IF_ERROR(check_shape(role, view, *tensor, config));
+  LLM_RETURN_IF_ERROR(check_shape(role, view, *tensor, config, layer));
   LLM_RETURN_IF_ERROR(check_type(role, view, *tensor));
-  if (const RowsInTensor rows = rows_in_tensor(config, role);
-      role.is_matrix() && rows.all > role.rows.of(config)) {
+  if (const RowsInTensor rows = rows_in_tensor(config, role, layer);
+      role.is_matrix() && rows.all > role.rows.of(config, layer)) {
     const std::size_t stride = view.data.size() / view.n_rows;
     view.first_row = rows.first;
-    view.n_rows = role.rows.of(config);
+    view.n_rows = role.rows.of(config, layer);
     view.data = view.data.subspan(rows.first * stride, view.n_rows * stride);
   }
   return view;

@@ -67,6 +67,7 @@ struct TensorRole {
   Vector vector;          ///< where its values are; of a matrix none
   RowOrder order;         ///< of rows; of a vector's elements
   bool per_layer;
+  LayerPart part = LayerPart::kEvery;  ///< layers without it have no such tensor
 
   constexpr TensorRole(std::string_view role, Need n, ModelSize n_rows, ModelSize n_cols, View v,
                        Matrix packed, RowOrder row_order = RowOrder::kPlain,
@@ -91,11 +92,18 @@ struct TensorRole {
         order(element_order),
         per_layer(v.per_layer()) {}
 
+  /// The same row, of layers that have the part.
+  constexpr TensorRole of(LayerPart of_part) const {
+    TensorRole role = *this;
+    role.part = of_part;
+    return role;
+  }
+
   constexpr bool is_matrix() const { return matrix.exists(); }
   /// What one row reads of `whole`, all of the role's matrix in a layer.
-  std::uint64_t share_used(const HyperParameters& config, std::uint64_t whole) const {
-    const std::size_t n = stack.of(config);
-    return n == 1 ? whole : whole / n * config.n_ffn_used();
+  std::uint64_t share_used(const HyperParameters& config, int layer, std::uint64_t whole) const {
+    const std::size_t n = stack.of(config, layer);
+    return n == 1 ? whole : whole / n * config.layers[static_cast<std::size_t>(layer)].n_ffn_used();
   }
 };
 
@@ -103,54 +111,68 @@ struct TensorRole {
 /// walks this table: binding, packing, checks, reports, synthetic models. A role of other
 /// architectures has the need kAbsent here, and another in their Architecture::roles.
 inline constexpr std::array kTensorRoles = [] {
+  using enum LayerPart;
   using enum Need;
   using enum RowOrder;
   using H = HyperParameters;
   using L = LayerTensors;
   using M = ModelTensors;
+  using S = LayerSpec;
   using LW = LayerWeights;
   using MW = ModelWeights;
   return std::array{
       TensorRole("token_embd.weight", kRequired, &H::n_vocab, &H::d_model, &M::token_embd,
                  &MW::token_embd),
       TensorRole("attn_norm.weight", kRequired, &H::d_model, &L::attn_norm, &LW::attn_norm),
-      TensorRole("attn_q.weight", kRequired, &H::q_rows, &H::d_model, &L::attn_q, &LW::attn_q,
-                 kRopeHeads),
-      TensorRole("attn_k.weight", kRequired, &H::kv_rows, &H::d_model, &L::attn_k, &LW::attn_k,
-                 kRopeHeads),
-      TensorRole("attn_v.weight", kRequired, &H::kv_rows, &H::d_model, &L::attn_v, &LW::attn_v),
-      TensorRole("attn_q.bias", kAbsent, &H::q_rows, &L::attn_q_bias, &LW::attn_q_bias, kRopeHeads),
-      TensorRole("attn_k.bias", kAbsent, &H::kv_rows, &L::attn_k_bias, &LW::attn_k_bias,
-                 kRopeHeads),
-      TensorRole("attn_v.bias", kAbsent, &H::kv_rows, &L::attn_v_bias, &LW::attn_v_bias),
-      TensorRole("attn_q_norm.weight", kAbsent, &H::head_dim, &L::attn_q_norm, &LW::attn_q_norm,
-                 kRopeHeads),
-      TensorRole("attn_k_norm.weight", kAbsent, &H::head_dim, &L::attn_k_norm, &LW::attn_k_norm,
-                 kRopeHeads),
-      TensorRole("attn_sinks.weight", kAbsent, &H::n_heads, &L::attn_sinks, &LW::attn_sinks),
-      TensorRole("attn_output.weight", kRequired, &H::d_model, &H::q_rows, &L::attn_output,
-                 &LW::attn_output),
+      TensorRole("attn_q.weight", kRequired, &S::q_rows, &H::d_model, &L::attn_q, &LW::attn_q,
+                 kRopeHeads)
+          .of(kAttention),
+      TensorRole("attn_k.weight", kRequired, &S::kv_rows, &H::d_model, &L::attn_k, &LW::attn_k,
+                 kRopeHeads)
+          .of(kAttention),
+      TensorRole("attn_v.weight", kRequired, &S::kv_rows, &H::d_model, &L::attn_v, &LW::attn_v)
+          .of(kAttention),
+      TensorRole("attn_q.bias", kAbsent, &S::q_rows, &L::attn_q_bias, &LW::attn_q_bias, kRopeHeads)
+          .of(kAttention),
+      TensorRole("attn_k.bias", kAbsent, &S::kv_rows, &L::attn_k_bias, &LW::attn_k_bias, kRopeHeads)
+          .of(kAttention),
+      TensorRole("attn_v.bias", kAbsent, &S::kv_rows, &L::attn_v_bias, &LW::attn_v_bias)
+          .of(kAttention),
+      TensorRole("attn_q_norm.weight", kAbsent, &S::head_dim, &L::attn_q_norm, &LW::attn_q_norm,
+                 kRopeHeads)
+          .of(kAttention),
+      TensorRole("attn_k_norm.weight", kAbsent, &S::head_dim, &L::attn_k_norm, &LW::attn_k_norm,
+                 kRopeHeads)
+          .of(kAttention),
+      TensorRole("attn_sinks.weight", kAbsent, &S::n_heads, &L::attn_sinks, &LW::attn_sinks)
+          .of(kAttention),
+      TensorRole("attn_output.weight", kRequired, &H::d_model, &S::q_rows, &L::attn_output,
+                 &LW::attn_output)
+          .of(kAttention),
       TensorRole("attn_output.bias", kAbsent, &H::d_model, &L::attn_output_bias,
-                 &LW::attn_output_bias),
+                 &LW::attn_output_bias)
+          .of(kAttention),
       TensorRole("post_attention_norm.weight", kAbsent, &H::d_model, &L::attn_post_norm,
                  &LW::attn_post_norm),
       TensorRole("ffn_norm.weight", kRequired, &H::d_model, &L::ffn_norm, &LW::ffn_norm),
-      TensorRole("ffn_gate_inp.weight", kAbsent, &H::n_experts, &H::d_model, &L::ffn_gate_inp,
-                 &LW::ffn_gate_inp),
-      TensorRole("ffn_gate_inp.bias", kAbsent, &H::n_experts, &L::ffn_gate_inp_bias,
-                 &LW::ffn_gate_inp_bias),
-      TensorRole("ffn_gate.weight", kRequired, &H::d_ff, &H::d_model, &L::ffn_gate, &LW::ffn_gate,
-                 kPlain, &H::n_ffn),
-      TensorRole("ffn_up.weight", kRequired, &H::d_ff, &H::d_model, &L::ffn_up, &LW::ffn_up, kPlain,
-                 &H::n_ffn),
-      TensorRole("ffn_down.weight", kRequired, &H::d_model, &H::d_ff, &L::ffn_down, &LW::ffn_down,
-                 kPlain, &H::n_ffn),
-      TensorRole("ffn_gate.bias", kAbsent, &H::d_ff, &L::ffn_gate_bias, &LW::ffn_gate_bias, kPlain,
-                 &H::n_ffn),
-      TensorRole("ffn_up.bias", kAbsent, &H::d_ff, &L::ffn_up_bias, &LW::ffn_up_bias, kPlain,
-                 &H::n_ffn),
+      TensorRole("ffn_gate_inp.weight", kAbsent, &S::n_experts, &H::d_model, &L::ffn_gate_inp,
+                 &LW::ffn_gate_inp)
+          .of(kExperts),
+      TensorRole("ffn_gate_inp.bias", kAbsent, &S::n_experts, &L::ffn_gate_inp_bias,
+                 &LW::ffn_gate_inp_bias)
+          .of(kExperts),
+      TensorRole("ffn_gate.weight", kRequired, &S::d_ff, &H::d_model, &L::ffn_gate, &LW::ffn_gate,
+                 kPlain, &S::n_ffn),
+      TensorRole("ffn_up.weight", kRequired, &S::d_ff, &H::d_model, &L::ffn_up, &LW::ffn_up, kPlain,
+                 &S::n_ffn),
+      TensorRole("ffn_down.weight", kRequired, &H::d_model, &S::d_ff, &L::ffn_down, &LW::ffn_down,
+                 kPlain, &S::n_ffn),
+      TensorRole("ffn_gate.bias", kAbsent, &S::d_ff, &L::ffn_gate_bias, &LW::ffn_gate_bias, kPlain,
+                 &S::n_ffn),
+      TensorRole("ffn_up.bias", kAbsent, &S::d_ff, &L::ffn_up_bias, &LW::ffn_up_bias, kPlain,
+                 &S::n_ffn),
       TensorRole("ffn_down.bias", kAbsent, &H::d_model, &L::ffn_down_bias, &LW::ffn_down_bias,
-                 kPlain, &H::n_ffn),
+                 kPlain, &S::n_ffn),
       TensorRole("post_ffw_norm.weight", kAbsent, &H::d_model, &L::ffn_post_norm,
                  &LW::ffn_post_norm),
       TensorRole("output_norm.weight", kRequired, &H::d_model, &M::output_norm, &MW::output_norm),
@@ -187,11 +209,13 @@ inline bool is_reordered(const HyperParameters& config, const TensorRole& role) 
 
 /// The row in the file (of a vector: the element) that is packed as row `packed`: itself, unless
 /// the file has RoPE's pairs as halves of a head (docs/numerics.md, "The order of a head").
-inline std::size_t file_row(const HyperParameters& config, const TensorRole& role,
+inline std::size_t file_row(const HyperParameters& config, const TensorRole& role, int layer,
                             std::size_t packed) {
-  const std::size_t dim = packed % config.head_dim;
-  if (!is_reordered(config, role) || dim >= config.rope_dims) return packed;
-  return packed - dim + dim % 2 * config.rope_pairs() + dim / 2;
+  if (!is_reordered(config, role)) return packed;
+  const std::size_t rope_dims = config.rope_of(static_cast<std::size_t>(layer)).dims;
+  const std::size_t dim = packed % config.attention(static_cast<std::size_t>(layer)).head_dim;
+  if (dim >= rope_dims) return packed;
+  return packed - dim + dim % 2 * (rope_dims / 2) + dim / 2;
 }
 
 /// What `architecture` says of a role: its own row, or what the table says.
@@ -206,21 +230,28 @@ constexpr RoleNeed role_in(const Architecture& architecture, const TensorRole& r
 constexpr Need need_of(const Architecture& architecture, const TensorRole& role) {
   return role_in(architecture, role).need;
 }
+/// Whether `layer` (kOutsideLayers outside the layers) of a model has a tensor of `role`.
+inline Need need_of(const HyperParameters& config, const TensorRole& role, int layer) {
+  const bool has_part =
+      !role.per_layer || config.layers[static_cast<std::size_t>(layer)].has(role.part);
+  return has_part ? need_of(*config.architecture, role) : Need::kAbsent;
+}
 /// Where a role's rows lie in its tensor, which may hold those of several roles (RoleNeed).
 struct RowsInTensor {
   std::size_t first = 0;
   std::size_t all = 0;
 };
-inline RowsInTensor rows_in_tensor(const HyperParameters& config, const TensorRole& role) {
+inline RowsInTensor rows_in_tensor(const HyperParameters& config, const TensorRole& role,
+                                   int layer) {
   const Architecture& architecture = *config.architecture;
   const std::string_view name = role_in(architecture, role).in_file;
   RowsInTensor rows;
   for (const RoleNeed& need : architecture.roles) {
     if (need.in_file != name) continue;
     if (need.role == role.name) rows.first = rows.all;
-    rows.all += find_role(need.role)->rows.of(config);
+    rows.all += find_role(need.role)->rows.of(config, layer);
   }
-  if (rows.all == 0) rows.all = role.rows.of(config);
+  if (rows.all == 0) rows.all = role.rows.of(config, layer);
   return rows;
 }
 /// The name of the role's tensor in files: "blk.3.ffn_down.weight".

@@ -32,7 +32,7 @@ Status visit_rows(const ModelFile& model, PanelRange range, Visit visit) {
   if (!is_reordered(model.config, *matrix.role))
     return visit(file.subspan(begin * stride, n_bytes));
   for (std::size_t row = begin; row < begin + n_bytes / stride; ++row) {
-    const std::size_t from = file_row(model.config, *matrix.role, row);
+    const std::size_t from = file_row(model.config, *matrix.role, matrix.layer, row);
     LLM_RETURN_IF_ERROR(visit(file.subspan(from * stride, stride)));
   }
   return Ok{};

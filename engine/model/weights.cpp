@@ -14,14 +14,14 @@ namespace {
 
 using Store = std::shared_ptr<WeightStore>;
 
-Result<AlignedBuffer<float>> load_vector(const ModelFile& model, const TensorRole& role,
+Result<AlignedBuffer<float>> load_vector(const ModelFile& model, const TensorRole& role, int layer,
                                          const TensorView& tensor) {
   if (const auto block = first_nonfinite_block(tensor.type, tensor.data))
     return nonfinite_error(model, tensor, *block);
   const GgufArray<float> in_file(tensor.data);  // vectors are F32
   LLM_TRY(auto values, AlignedBuffer<float>::allocate(in_file.size(), tensor.name));
   for (std::size_t i = 0; i < in_file.size(); ++i)
-    values[i] = in_file[file_row(model.config, role, i)];
+    values[i] = in_file[file_row(model.config, role, layer, i)];
   return values;
 }
 
@@ -71,7 +71,7 @@ Result<ModelWeights> load_weights(const std::shared_ptr<const ModelFile>& model,
   for (const auto& [role, layer] : roles_of_model(model->config.n_layers)) {
     const TensorView& view = tensor_of(*model, *role, layer);
     if (role->is_matrix() || view.empty()) continue;
-    LLM_TRY(role->vector.of(weights, layer), load_vector(*model, *role, view));
+    LLM_TRY(role->vector.of(weights, layer), load_vector(*model, *role, layer, view));
   }
   LLM_TRY(weights.store, options.packed_cache.empty()
                              ? pack(model, options)
@@ -83,9 +83,9 @@ Result<ModelWeights> load_weights(const std::shared_ptr<const ModelFile>& model,
 
 std::uint64_t ModelWeights::bytes_per_token(const HyperParameters& config) const {
   std::uint64_t bytes = output().bytes();
-  for (const auto& [role, layer] : roles_of_model(layers.size())) {
+  for (const auto& [role, layer] : roles_of_model(config.n_layers)) {
     if (role->is_matrix() && role->per_layer)
-      bytes += role->share_used(config, role->matrix.of(*this, layer).bytes());
+      bytes += role->share_used(config, layer, role->matrix.of(*this, layer).bytes());
   }
   return bytes;
 }

@@ -37,7 +37,7 @@ std::string solo_hash(const std::shared_ptr<const Model>& model, const Ids& ids,
 /// Keys and values of the first page, in every layer.
 std::vector<std::byte> first_page(const Sequence& sequence) {
   const KvPool& pool = sequence.executor().pool();
-  const std::size_t row = pool.n_heads() * pool.layout().row_bytes();
+  const std::size_t row = pool.row_bytes(0);
   std::vector<std::byte> out;
   for (std::size_t layer = 0; layer < sequence.model().config().n_layers; ++layer) {
     for (std::size_t position = 0; position < KvPool::kPagePositions; ++position) {

@@ -1,7 +1,7 @@
 // Pages of keys and values: what is stored is read back, shared pages are never written, and every
 // page finds its way back.
 
-#include "engine/forward/kv_cache.h"
+#include "engine/forward/sequence_state.h"
 #include "quant/formats/activations.h"
 #include "quant/formats/half.h"
 #include "tests/support/test.h"
@@ -16,9 +16,9 @@ std::shared_ptr<KvPool> pool_of(std::size_t n_pages, KvType type = KvType::kF16,
                                 const std::vector<std::size_t>& windows = {0, 0, 0}) {
   HyperParameters config{};
   config.n_layers = windows.size();
-  for (const std::size_t window : windows) config.layers.push_back({.window = window});
-  config.n_kv_heads = 2;
-  config.head_dim = 10;
+  for (const std::size_t window : windows)
+    config.layers.push_back(
+        {.mixer = AttentionSpec{.n_heads = 2, .n_kv_heads = 2, .head_dim = 10, .window = window}});
   return test::require_ok(KvPool::create(config, n_pages, type));
 }
 
@@ -34,11 +34,9 @@ float value_of(std::size_t layer, std::size_t position, std::size_t row) {
          static_cast<float>(row) / 32;
 }
 
-std::size_t layers_of(const KvCache& cache) {
-  return cache.pool().groups().size() * cache.pool().groups().layers_per_page();
-}
+std::size_t layers_of(const SequenceState& cache) { return cache.pool().groups().n_layers(); }
 
-void store(KvCache& cache, std::size_t position, float shift = 0) {
+void store(SequenceState& cache, std::size_t position, float shift = 0) {
   std::vector<float> k(kRows);
   std::vector<float> v(kRows);
   for (std::size_t layer = 0; layer < layers_of(cache); ++layer) {
@@ -50,7 +48,7 @@ void store(KvCache& cache, std::size_t position, float shift = 0) {
   }
 }
 
-void fill(KvCache& cache, std::size_t begin, std::size_t end, float shift = 0) {
+void fill(SequenceState& cache, std::size_t begin, std::size_t end, float shift = 0) {
   REQUIRE(cache.reserve(begin, end));
   for (std::size_t p = begin; p < end; ++p) store(cache, p, shift);
 }
@@ -64,7 +62,7 @@ float read_back(KvType type, std::span<const float, 10> head, std::size_t d) {
   return static_cast<float>(codes[d]) * scale;
 }
 
-bool holds(const KvCache& cache, std::size_t begin, std::size_t end, float shift = 0) {
+bool holds(const SequenceState& cache, std::size_t begin, std::size_t end, float shift = 0) {
   for (std::size_t layer = 0; layer < layers_of(cache); ++layer) {
     for (std::size_t p = begin; p < end; ++p) {
       for (std::size_t r = 0; r < kRows; ++r) {
@@ -83,7 +81,7 @@ bool holds(const KvCache& cache, std::size_t begin, std::size_t end, float shift
 
 TEST_CASE("keys and values of every position are read back rounded", "[kv]") {
   for (const KvType type : kKvTypes) {
-    KvCache cache(pool_of(3, type));
+    SequenceState cache(pool_of(3, type));
     fill(cache, 0, 600);
     REQUIRE(holds(cache, 0, 600));
     REQUIRE(cache.n_pages() == 3);
@@ -91,7 +89,7 @@ TEST_CASE("keys and values of every position are read back rounded", "[kv]") {
 }
 
 TEST_CASE("any range of rows may be stored by itself", "[kv]") {
-  KvCache cache(pool_of(1, KvType::kF32));
+  SequenceState cache(pool_of(1, KvType::kF32));
   REQUIRE(cache.reserve(0, 1));
   std::vector<float> x(kRows);
   for (std::size_t r = 0; r < kRows; ++r) x[r] = value_of(0, 0, r);
@@ -141,14 +139,14 @@ TEST_CASE("rows come back from files' form in every layout", "[kv]") {
 
 TEST_CASE("pages are taken on demand and given back", "[kv]") {
   const auto pool = pool_of(4);
-  KvCache a(pool);
+  SequenceState a(pool);
   REQUIRE(pool->pages_in_use() == 0);
   REQUIRE(a.reserve(0, 1));
   REQUIRE(pool->pages_in_use() == 1);
   REQUIRE(a.reserve(1, kPage + 1));
   REQUIRE(pool->pages_in_use() == 2);
   {
-    KvCache b(pool);
+    SequenceState b(pool);
     REQUIRE(b.reserve(0, 2 * kPage));
     REQUIRE(pool->pages_in_use() == 4);
     REQUIRE_FALSE(a.reserve(kPage + 1, 2 * kPage + 1));
@@ -165,34 +163,34 @@ TEST_CASE("pages are taken on demand and given back", "[kv]") {
 TEST_CASE("equal leading tokens share whole pages", "[kv]") {
   const auto pool = pool_of(8);
   const auto tokens = text(2 * kPage + 40);
-  KvCache a(pool);
+  SequenceState a(pool);
   fill(a, 0, tokens.size());
   a.publish(tokens);
 
-  KvCache b(pool);
+  SequenceState b(pool);
   REQUIRE(b.adopt(tokens) == 2 * kPage);
   REQUIRE(pool->pages_in_use() == 3);
   REQUIRE(pool->pages_shared() == 2);
   REQUIRE(holds(b, 0, 2 * kPage));
 
-  KvCache shorter(pool);
+  SequenceState shorter(pool);
   REQUIRE(shorter.adopt(std::span(tokens).first(2 * kPage - 1)) == kPage);
   auto other = tokens;
   other[kPage + 3] = 7;  // the second page differs
-  KvCache c(pool);
+  SequenceState c(pool);
   REQUIRE(c.adopt(other) == kPage);
   other[0] = 9;  // equal tokens after other tokens are other keys
-  KvCache d(pool);
+  SequenceState d(pool);
   REQUIRE(d.adopt(other) == 0);
 }
 
 TEST_CASE("a shared page is copied before it is written", "[kv]") {
   const auto pool = pool_of(4);
   const auto tokens = text(2 * kPage);
-  KvCache a(pool);
+  SequenceState a(pool);
   fill(a, 0, 2 * kPage);
   a.publish(tokens);
-  KvCache b(pool);
+  SequenceState b(pool);
   REQUIRE(b.adopt(tokens) == 2 * kPage);
   b.truncate(kPage + 5);
   fill(b, kPage + 5, 2 * kPage, 0.5F);
@@ -205,20 +203,20 @@ TEST_CASE("a shared page is copied before it is written", "[kv]") {
 TEST_CASE("a published page that is written anew is no longer found", "[kv]") {
   const auto pool = pool_of(4);
   const auto tokens = text(kPage);
-  KvCache a(pool);
+  SequenceState a(pool);
   fill(a, 0, kPage);
   a.publish(tokens);
   a.truncate(10);
   fill(a, 10, kPage, 0.5F);
-  KvCache b(pool);
+  SequenceState b(pool);
   REQUIRE(b.adopt(tokens) == 0);
 }
 
 TEST_CASE("what was published twice is held once", "[kv]") {
   const auto pool = pool_of(4);
   const auto tokens = text(kPage);
-  KvCache a(pool);
-  KvCache b(pool);
+  SequenceState a(pool);
+  SequenceState b(pool);
   fill(a, 0, kPage);
   fill(b, 0, kPage);
   a.publish(tokens);
@@ -231,20 +229,20 @@ TEST_CASE("what was published twice is held once", "[kv]") {
 TEST_CASE("kept prefixes give way to sequences, the longest unused first", "[kv]") {
   const auto pool = pool_of(3);
   for (const TokenId first : {0, 1000, 2000}) {
-    KvCache cache(pool);
+    SequenceState cache(pool);
     fill(cache, 0, kPage);
     cache.publish(text(kPage, first));
   }
   REQUIRE(pool->pages_in_use() == 0);
   {
-    KvCache again(pool);
+    SequenceState again(pool);
     REQUIRE(again.adopt(text(kPage, 0)) == kPage);  // now 1000 is the oldest
   }
-  KvCache taker(pool);
+  SequenceState taker(pool);
   REQUIRE(taker.reserve(0, 1));
-  KvCache b(pool);
-  KvCache c(pool);
-  KvCache d(pool);
+  SequenceState b(pool);
+  SequenceState c(pool);
+  SequenceState d(pool);
   REQUIRE(b.adopt(text(kPage, 1000)) == 0);
   REQUIRE(c.adopt(text(kPage, 2000)) == kPage);
   REQUIRE(d.adopt(text(kPage, 0)) == kPage);
@@ -256,16 +254,17 @@ TEST_CASE("layers with equal windows share pages, as many in each group", "[kv]"
     return pool_of(1, KvType::kF16, windows)->groups();
   };
   const KvGroups plain = groups_of({0, 0, 0});
-  REQUIRE((plain.size() == 1 && plain.layers_per_page() == 3 && plain.window(0) == 0));
+  const std::size_t one = plain.memory(0).bytes();
+  REQUIRE((plain.size() == 1 && plain.page_bytes() == 3 * one && plain.window(0) == 0));
   const KvGroups all = groups_of({7, 7});
-  REQUIRE((all.size() == 1 && all.layers_per_page() == 2 && all.window(0) == 7));
+  REQUIRE((all.size() == 1 && all.page_bytes() == 2 * one && all.window(0) == 7));
   const KvGroups groups = groups_of({5, 5, 0, 5, 5, 0});
-  REQUIRE((groups.size() == 3 && groups.layers_per_page() == 2));
+  REQUIRE((groups.size() == 3 && groups.page_bytes() == 2 * one));
   std::set<std::pair<std::size_t, std::size_t>> places;
   for (std::size_t layer = 0; layer < 6; ++layer) {
     REQUIRE(groups.window(groups.group_of(layer)) == (layer % 3 == 2 ? 0 : 5));
-    REQUIRE(groups.index_of(layer) < 2);
-    places.insert({groups.group_of(layer), groups.index_of(layer)});
+    REQUIRE(groups.offset_of(layer) % one == 0);
+    places.insert({groups.group_of(layer), groups.offset_of(layer)});
   }
   REQUIRE(places.size() == 6);
   REQUIRE(groups_of({0, 5, 5}).size() == 3);  // 1 and 2 layers: one each
@@ -297,7 +296,7 @@ TEST_CASE("a sequence is promised no page fewer than it holds at most", "[kv]") 
 TEST_CASE("a page is given back when the windows of all to come are past it", "[kv]") {
   const auto pool = pool_of(9, KvType::kF16, {5, 0, 5});
   REQUIRE(pool->groups().size() == 3);
-  KvCache cache(pool);
+  SequenceState cache(pool);
   constexpr std::size_t kGone = kPage + 4;  // the first position that does not look at 255
   constexpr std::size_t kBegin = kGone + KvGroups::kSlack;
   fill(cache, 0, kBegin - 1);
@@ -330,13 +329,13 @@ TEST_CASE("a page is given back when the windows of all to come are past it", "[
 TEST_CASE("a prefix is taken over where the window's pages are there", "[kv]") {
   const auto pool = pool_of(30, KvType::kF16, {300, 0});
   const auto tokens = text(5 * kPage);
-  KvCache a(pool);
+  SequenceState a(pool);
   // In one go, so that it holds all.
   fill(a, 0, 5 * kPage);
   a.publish(tokens);
   REQUIRE(pool->pages_in_use() == 10);
   const auto adopted = [&](std::size_t n) {
-    KvCache b(pool);
+    SequenceState b(pool);
     const std::size_t before = pool->pages_in_use();
     const std::size_t n_adopted = b.adopt(std::span(tokens).first(n));
     if (n_adopted == 5 * kPage) {
@@ -366,13 +365,13 @@ TEST_CASE("a prefix is taken over where the window's pages are there", "[kv]") {
   lose(1, 3);
   REQUIRE(adopted(5 * kPage) == kPage);
   // Who has the same tokens brings back what was lost.
-  KvCache c(pool);
+  SequenceState c(pool);
   fill(c, 0, 5 * kPage);
   c.publish(tokens);
   REQUIRE(c.pages(0)[0] == a.pages(0)[0]);
   REQUIRE(c.pages(0)[4] != a.pages(0)[4]);
   REQUIRE(adopted(5 * kPage - 1) == 4 * kPage);
-  KvCache d(pool);
+  SequenceState d(pool);
   REQUIRE(d.adopt(tokens) == 5 * kPage);
   REQUIRE(d.pages(0)[4] == c.pages(0)[4]);
 }
@@ -380,8 +379,8 @@ TEST_CASE("a prefix is taken over where the window's pages are there", "[kv]") {
 TEST_CASE("a sequence goes on from its own pages and others'", "[kv]") {
   const auto pool = pool_of(30, KvType::kF16, {300, 0});
   const auto tokens = text(4 * kPage);
-  KvCache a(pool);
-  KvCache b(pool);
+  SequenceState a(pool);
+  SequenceState b(pool);
   fill(b, 0, kPage + 9);
   b.publish(std::span(tokens).first(kPage + 9));
   REQUIRE(a.adopt(std::span(tokens).first(kPage)) == kPage);

@@ -179,7 +179,7 @@ TEST_CASE("scales of Granite and of large Gemmas are read", "[model]") {
   TinyGguf granite = TinyGguf::llama({.architecture = "granite"});
   // Of embedding, scores and residuals, and what divides logits.
   const auto scales_of = [](const HyperParameters& c) {
-    return std::array{c.embedding_scale, c.score_scale(), c.residual_scale, c.logit_divisor};
+    return std::array{c.embedding_scale, c.attention(0).scale, c.residual_scale, c.logit_divisor};
   };
   CHECK(scales_of(config_of(granite)) == std::array{3.0F, 0.2F, 0.7F, 1.3F});
   for (const char* key : {"embedding_scale", "attention.scale", "residual_scale", "logit_scale"})
@@ -192,10 +192,11 @@ TEST_CASE("scales of Granite and of large Gemmas are read", "[model]") {
   granite.set_f32("granite.residual_scale", -1);
   CHECK(refused(granite, ErrorCode::kMalformed).field == "granite.residual_scale");
 
-  CHECK(config_of(TinyGguf::llama({.n_layers = 6, .architecture = "gemma3"})).attention_scale == 0);
+  const auto usual = config_of(TinyGguf::llama({.n_layers = 6, .architecture = "gemma3"}));
+  CHECK(usual.attention(5).scale == static_cast<float>(1 / std::sqrt(8.0)));
   // 1 / sqrt(d_model / n_heads), whatever head_dim is.
   const auto wide = config_of(TinyGguf::llama({.n_layers = 62, .architecture = "gemma3"}));
-  CHECK(wide.attention_scale == static_cast<float>(1 / std::sqrt(32.0 / 4)));
+  CHECK(wide.attention(61).scale == static_cast<float>(1 / std::sqrt(32.0 / 4)));
 }
 
 TEST_CASE("YaRN and attention factors", "[model]") {

@@ -120,7 +120,7 @@ TEST_CASE("a cache has what windows reach into, and goes on from there", "[promp
     const auto& pool = writer->executor().pool();
     const std::size_t rows = 2 * n - KvGroups::first_page(window, KvGroups::kept_from(n)) * 256;
     const std::size_t size = models.directory().read("cache").size() - n * sizeof(TokenId) -
-                             rows * 2 * pool.n_heads() * pool.layout().row_bytes();
+                             rows * 2 * pool.row_bytes(0);
     REQUIRE((size_before == 0 || size == size_before));
     size_before = size;
     const auto reader = open();

@@ -42,7 +42,8 @@ std::vector<Sent> promised(const HyperParameters& config, std::size_t n_tokens,
     const bool of_rows = tap->name == "result_norm" || tap->name == "logits";
     if (of_rows && n_rows == 0) continue;
     const std::size_t first = of_rows ? n_tokens - n_rows : 0;
-    out.push_back({layer, std::string(tap->name), tap->width.of(config), n_tokens - first, first});
+    out.push_back(
+        {layer, std::string(tap->name), tap->width.of(config, layer), n_tokens - first, first});
   }
   return out;
 }

@@ -71,7 +71,7 @@ TEST_CASE("every role is bound to its own tensor, and packed from it", "[roles]"
   const bool halves = find_architecture(architecture)->rope_pairs == RopePairs::kHalves;
   std::set<std::string> bound;
   for (const auto& [role, layer] : roles_of_model(2)) {
-    if (need_of(*model->config.architecture, *role) == Need::kAbsent) continue;
+    if (need_of(model->config, *role, layer) == Need::kAbsent) continue;
     const TensorView& view = role->view.of(model->tensors, layer);
     CAPTURE(view.name);
     REQUIRE(view.name == name_in_file(*model->config.architecture, *role, layer));
@@ -111,9 +111,9 @@ TEST_CASE("of heads that are rotated in part, the rest stays where the file has 
   const auto model = require_ok(open_model_bytes(bytes));
   std::string order;
   for (std::size_t r = 8; r < 16; ++r)
-    order += std::to_string(file_row(model.config, *find_role("attn_q.weight"), r)) + ' ';
+    order += std::to_string(file_row(model.config, *find_role("attn_q.weight"), 0, r)) + ' ';
   CHECK(order == "8 10 9 11 12 13 14 15 ");
-  CHECK(file_row(model.config, *find_role("attn_v.weight"), 9) == 9);
+  CHECK(file_row(model.config, *find_role("attn_v.weight"), 0, 9) == 9);
 }
 
 TEST_CASE("an architecture's rows say what the table does not", "[roles]") {

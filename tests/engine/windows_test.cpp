@@ -31,7 +31,7 @@ class Windows {
     tiny.set_u32(prefix + ".context_length", 4096);
     tiny.set_u32(prefix + ".attention.sliding_window", family.window);
     model = loaded(tiny, {.threads = threads});
-    groups = KvGroups(model->config());
+    groups = KvGroups(model->config(), KvType::kF16);
     REQUIRE(groups.size() == family.n_groups);
   }
 
@@ -271,7 +271,7 @@ TEST_CASE("windows: texts at once, preempted, sharing prefixes, are those alone"
 
 TEST_CASE("windows: more texts are admitted", "[windows]") {
   const Windows windows({"gemma3", 12, 40, 6});
-  REQUIRE(windows.groups.layers_per_page() == 2);
+  REQUIRE(windows.groups.page_bytes() == 2 * windows.groups.memory(0).bytes());
   // Room for the whole contexts of two texts, if no window were known.
   SchedulerOptions options{.step_tokens = 256,
                            .parallel = 50,

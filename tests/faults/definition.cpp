@@ -278,10 +278,12 @@ LLM_WRAP(angles, "_ZNK3llm4Rope6anglesEmSt4spanIfLm18446744073709551615EES2_", v
 // ---- attention
 
 LLM_WRAP(attend,
-         "_ZN3llm9reference6attendESt4spanIKfLm18446744073709551615EEfRKNS_7KvCacheEmmmmPS2_S1_IfLm"
+         "_ZN3llm9reference6attendESt4spanIKfLm18446744073709551615EEfRKNS_13SequenceStateEmmmmPS2_"
+         "S1_IfLm"
          "18446744073709551615EE",
-         void, Floats q, float scale, const KvCache& cache, std::size_t layer, std::size_t kv_head,
-         std::size_t position, std::size_t window, const float* sink, Output context) {
+         void, Floats q, float scale, const SequenceState& cache, std::size_t layer,
+         std::size_t kv_head, std::size_t position, std::size_t window, const float* sink,
+         Output context) {
   const auto fault = planted(
       "attend", {{"side", "definition"}, {"position", position}, {"chunk", position / kChunk}});
   if (!fault || !fault->holds({}))

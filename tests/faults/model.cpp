@@ -49,19 +49,22 @@ void exchange(const Fault& fault, const Model& model) {
 }
 
 /// Where a faulty order puts row `row` of heads whose pairs RoPE turns.
-std::size_t wrong_row(const Fault& fault, const HyperParameters& config, std::size_t row) {
-  const std::size_t head = row / config.head_dim;
-  const std::size_t dim = row % config.head_dim;
-  if (dim >= config.rope_dims || !fault.holds({{"role", fault.name("role")},
-                                               {"layer", fault.number("layer").value_or(0)},
-                                               {"head", head},
-                                               {"dim", dim},
-                                               {"dims_after", config.rope_dims - 1 - dim}}))
+std::size_t wrong_row(const Fault& fault, const HyperParameters& config, int layer,
+                      std::size_t row) {
+  const std::size_t head_dim = config.attention(static_cast<std::size_t>(layer)).head_dim;
+  const std::size_t rope_dims = config.rope_of(static_cast<std::size_t>(layer)).dims;
+  const std::size_t head = row / head_dim;
+  const std::size_t dim = row % head_dim;
+  if (dim >= rope_dims || !fault.holds({{"role", fault.name("role")},
+                                        {"layer", fault.number("layer").value_or(0)},
+                                        {"head", head},
+                                        {"dim", dim},
+                                        {"dims_after", rope_dims - 1 - dim}}))
     return row;
-  const std::size_t first = head * config.head_dim;
+  const std::size_t first = head * head_dim;
   if (fault.is("swapped")) return first + (dim ^ 1U);
-  if (fault.is("next_pair")) return first + (dim + 2) % config.rope_dims;
-  if (fault.is("halves")) return first + dim % 2 * config.rope_pairs() + dim / 2;
+  if (fault.is("next_pair")) return first + (dim + 2) % rope_dims;
+  if (fault.is("halves")) return first + dim % 2 * (rope_dims / 2) + dim / 2;
   return row;
 }
 
@@ -75,14 +78,15 @@ void reorder(const Fault& fault, const Model& model) {
       const auto values = role->vector.of(weights, layer).span();
       const std::vector<float> right(values.begin(), values.end());
       for (std::size_t i = 0; i < right.size(); ++i)
-        put(values[i], right[wrong_row(fault, config, i)]);
+        put(values[i], right[wrong_row(fault, config, layer, i)]);
       continue;
     }
     PackedMatrix& matrix = role->matrix.of(weights, layer);
     const std::size_t bytes = row_bytes(matrix.type(), matrix.n_cols());
     std::vector<std::byte> rows(matrix.n_rows() * bytes);
     for (std::size_t r = 0; r < matrix.n_rows(); ++r)
-      matrix.extract_row(wrong_row(fault, config, r), std::span(rows).subspan(r * bytes, bytes));
+      matrix.extract_row(wrong_row(fault, config, layer, r),
+                         std::span(rows).subspan(r * bytes, bytes));
     auto packed =
         PackedMatrix::pack(matrix.type(), matrix.n_rows(), matrix.n_cols(), rows, "a fault");
     if (packed.ok()) matrix = *std::move(packed), note_struck();
@@ -146,7 +150,8 @@ LLM_WRAP(hyper_parameters, "_ZN3llm21read_hyper_parametersERKNS_8GgufFileE",
          Result<HyperParameters>, const GgufFile& gguf) {
   auto config = real_hyper_parameters(gguf);
   if (config.ok() && strikes("sizes", {{"of", "d_ff"}}))
-    config->d_ff = gguf.find_tensor("blk.0.ffn_gate.weight")->dims[0];
+    for (LayerSpec& layer : config->layers)
+      layer.ffns[0].d_ff = gguf.find_tensor("blk.0.ffn_gate.weight")->dims[0];
   return config;
 }
 
@@ -171,22 +176,22 @@ void add_biases(const Model& model) {
   const HyperParameters& config = model.config();
   std::uint32_t seed = 0;
   for (LayerWeights& w : weights_of(model).layers) {
-    w.attn_q_bias = drawn(config.q_rows(), -1, 1, ++seed);
-    w.attn_k_bias = drawn(config.kv_rows(), -1, 1, ++seed);
-    w.attn_v_bias = drawn(config.kv_rows(), -1, 1, ++seed);
+    w.attn_q_bias = drawn(config.most(&LayerSpec::q_rows), -1, 1, ++seed);
+    w.attn_k_bias = drawn(config.most(&LayerSpec::kv_rows), -1, 1, ++seed);
+    w.attn_v_bias = drawn(config.most(&LayerSpec::kv_rows), -1, 1, ++seed);
   }
 }
 
 void add_head_norms(const Model& model) {
   std::uint32_t seed = 0;
   for (LayerWeights& w : weights_of(model).layers) {
-    w.attn_q_norm = drawn(model.config().head_dim, 0.5F, 2, ++seed);
-    w.attn_k_norm = drawn(model.config().head_dim, 0.5F, 2, ++seed);
+    w.attn_q_norm = drawn(model.config().most(&LayerSpec::head_dim), 0.5F, 2, ++seed);
+    w.attn_k_norm = drawn(model.config().most(&LayerSpec::head_dim), 0.5F, 2, ++seed);
   }
 }
 
 void add_post_norms(const Model& model) {
-  config_of(model).has_post_norms = true;
+  for (LayerSpec& layer : config_of(model).layers) layer.has_post_norms = true;
   std::uint32_t seed = 0;
   for (LayerWeights& w : weights_of(model).layers) {
     w.attn_post_norm = drawn(model.config().d_model, 0.5F, 2, ++seed);
@@ -201,8 +206,8 @@ void add_windows(const Model& model) {
   config.ropes[1].theta = 100;
   ropes.emplace_back(config.ropes[1], model.weights().rope_divisors.span());
   for (std::size_t i = 0; i < config.layers.size(); i += 2) {
-    config.layers[i].window = 3;
-    config.layers[i].rope = 1;
+    config.layers[i].attention()->window = 3;
+    config.layers[i].attention()->rope = 1;
   }
 }
 
@@ -210,16 +215,17 @@ void add_sinks(const Model& model) {
   HyperParameters& config = config_of(model);
   std::uint32_t seed = 0;
   for (LayerWeights& w : weights_of(model).layers) {
-    w.attn_sinks = drawn(config.n_heads, -2, 2, ++seed);
+    w.attn_sinks = drawn(config.most(&LayerSpec::n_heads), -2, 2, ++seed);
     w.attn_output_bias = drawn(config.d_model, -1, 1, ++seed);
   }
-  for (LayerSpec& layer : config.layers) layer.activation = Activation::kSwiGluOai;
+  for (LayerSpec& layer : config.layers) layer.ffns[0].activation = Activation::kSwiGluOai;
 }
 
 void cut_model(const Model& model, std::size_t n_layers, std::size_t n_vocab) {
   ModelWeights& weights = weights_of(model);
   HyperParameters& config = config_of(model);
   config.n_layers = std::min(config.n_layers, n_layers);
+  config.layers.resize(config.n_layers);
   weights.layers.resize(config.n_layers);
   if (n_vocab >= config.n_vocab) return;
   config.n_vocab = n_vocab;

@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "engine/forward/kv_cache.h"
+#include "engine/forward/sequence_state.h"
 #include "tests/faults/fault.h"
 #include "tests/faults/pass.h"
 #include "tests/faults/spoil.h"
@@ -16,8 +16,8 @@ namespace {
 constexpr std::size_t kPage = KvPool::kPagePositions;
 
 /// Positions that were ever stored, by cache.
-std::map<const KvCache*, std::size_t>& stored() {
-  static std::map<const KvCache*, std::size_t> most;
+std::map<const SequenceState*, std::size_t>& stored() {
+  static std::map<const SequenceState*, std::size_t> most;
   return most;
 }
 
@@ -34,9 +34,9 @@ void half_of_definition(const float* x, std::size_t n, std::uint16_t* y) {
 
 /// As if the page that is given back for the next position had been for this one, and written by
 /// another text.
-void drop_early(const KvCache& cache, std::size_t begin) {
+void drop_early(const SequenceState& cache, std::size_t begin) {
   const KvGroups& groups = cache.pool().groups();
-  for (std::size_t layer = 0; layer < groups.size() * groups.layers_per_page(); ++layer) {
+  for (std::size_t layer = 0; layer < groups.n_layers(); ++layer) {
     const std::size_t window = groups.window(groups.group_of(layer));
     const std::size_t first = KvGroups::first_page(window, begin);
     if (KvGroups::first_page(window, begin + 1) == first) continue;
@@ -47,8 +47,9 @@ void drop_early(const KvCache& cache, std::size_t begin) {
 
 }  // namespace
 
-LLM_WRAP(store, "_ZN3llm7KvCache5storeEmmmSt4spanIKfLm18446744073709551615EES3_RKNS_10KvRoundingE",
-         void, KvCache* self, std::size_t layer, std::size_t first_row, std::size_t position,
+LLM_WRAP(store,
+         "_ZN3llm13SequenceState5storeEmmmSt4spanIKfLm18446744073709551615EES3_RKNS_10KvRoundingE",
+         void, SequenceState* self, std::size_t layer, std::size_t first_row, std::size_t position,
          std::span<const float> key, std::span<const float> value, const KvRounding& rounding) {
   if (is_late("store")) {
     return do_later([=] { real_store(self, layer, first_row, position, key, value, rounding); });
@@ -82,13 +83,13 @@ LLM_WRAP(store, "_ZN3llm7KvCache5storeEmmmSt4spanIKfLm18446744073709551615EES3_R
   real_store(self, layer, first_row, position, k, v, used);
 }
 
-LLM_WRAP(truncate, "_ZN3llm7KvCache8truncateEm", std::size_t, KvCache* self,
+LLM_WRAP(truncate, "_ZN3llm13SequenceState8truncateEm", std::size_t, SequenceState* self,
          std::size_t n_positions) {
   if (n_positions == 0) stored().erase(self);
   return real_truncate(self, n_positions);
 }
 
-LLM_WRAP(reserve, "_ZN3llm7KvCache7reserveEmm", bool, KvCache* self, std::size_t begin,
+LLM_WRAP(reserve, "_ZN3llm13SequenceState7reserveEmm", bool, SequenceState* self, std::size_t begin,
          std::size_t end) {
   if (planted("pages") == nullptr) return real_reserve(self, begin, end);
   const auto pages = self->pages(0);
@@ -112,8 +113,8 @@ LLM_WRAP(reserve, "_ZN3llm7KvCache7reserveEmm", bool, KvCache* self, std::size_t
   return reserved;
 }
 
-LLM_WRAP(adopt, "_ZN3llm7KvCache5adoptESt4spanIKiLm18446744073709551615EE", std::size_t,
-         KvCache* self, std::span<const TokenId> tokens) {
+LLM_WRAP(adopt, "_ZN3llm13SequenceState5adoptESt4spanIKiLm18446744073709551615EE", std::size_t,
+         SequenceState* self, std::span<const TokenId> tokens) {
   // All callers' tokens lie in a sequence's, of which they take all but those whose logits they
   // want; one that asks for one more takes a row too many.
   if (!tokens.empty() && tokens.size() % kPage == kPage - 1 &&

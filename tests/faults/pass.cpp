@@ -33,7 +33,7 @@ struct State {
 
   std::vector<std::size_t> positions;  ///< of the pass's rows
   std::vector<std::size_t> logit_positions;
-  std::vector<KvCache*> caches;
+  std::vector<SequenceState*> caches;
   Compute compute = Compute::kInt8;
   bool probed = false;
   std::atomic<std::size_t> n_embedded = 0;
@@ -112,7 +112,7 @@ std::span<const float> bias_of(const PackedMatrix& matrix) {
 
 std::size_t pass_rows() { return state().positions.size(); }
 int team_size() { return omp_in_parallel() != 0 ? omp_get_num_threads() : 1; }
-std::span<KvCache* const> pass_caches() { return state().caches; }
+std::span<SequenceState* const> pass_caches() { return state().caches; }
 
 void spoil_rows(Op op, Isa isa, const Rows& rows) {
   const State& s = state();
@@ -202,7 +202,7 @@ LLM_WRAP(run_forward,
       s.positions.push_back(segment.first_position + t);
       if (t + segment.n_logits >= n) s.logit_positions.push_back(segment.first_position + t);
     }
-    s.caches.push_back(segment.cache);
+    s.caches.push_back(segment.state);
   }
   const std::size_t n = s.logit_positions.size();
   const bool row_before = probe == nullptr && changed.size() == 1 && n > 0 &&

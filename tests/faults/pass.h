@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/cpu_features.h"
-#include "engine/forward/kv_cache.h"
+#include "engine/forward/sequence_state.h"
 #include "engine/model/model.h"
 #include "tests/faults/fault.h"
 
@@ -32,7 +32,7 @@ std::size_t pass_rows();
 /// Workers of the region; 1 outside one.
 int team_size();
 /// The caches of the segments of the pass.
-std::span<KvCache* const> pass_caches();
+std::span<SequenceState* const> pass_caches();
 
 /// Makes rows of an op's output wrong before the next op reads them: site "forward". `values` are
 /// features [begin, end) of `n` rows, `stride` apart, the first of them row `first`.

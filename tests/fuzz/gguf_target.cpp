@@ -14,7 +14,7 @@ namespace {
 /// Whether a run costs little in a sanitized build.
 bool is_small(const HyperParameters& config) {
   return config.n_layers <= 8 && config.d_model <= 512 && config.n_vocab <= 4096 &&
-         config.ffn_width() <= 4096;
+         config.most(&LayerSpec::ffn_width) <= 4096;
 }
 
 void evaluate(const std::string& path) {

@@ -138,13 +138,20 @@ HyperParameters hyper_parameters(const TinyOptions& options) {
   REQUIRE(config.architecture != nullptr);
   config.n_layers = options.n_layers;
   config.d_model = kModelDim;
-  config.d_ff = kFeedForward;
-  config.n_heads = kHeads;
-  config.n_kv_heads = kKvHeads;
-  config.head_dim = options.architecture == "qwen3" ? kWideHeadDim : kHeadDim;
+  const std::size_t head_dim = options.architecture == "qwen3" ? kWideHeadDim : kHeadDim;
+  FfnSpec ffn{.d_ff = kFeedForward};
   if (config.architecture->has_experts) {
-    config.n_experts = kExperts;
-    config.n_experts_used = kExpertsUsed;
+    ffn.n_experts = kExperts;
+    ffn.n_used = kExpertsUsed;
+  }
+  config.ropes = {RopeSpec{.dims = head_dim}};
+  for (std::size_t i = 0; i < config.n_layers; ++i) {
+    // Of unlike layers every other is smaller.
+    const std::size_t part = options.unlike_layers && i % 2 == 1 ? 2 : 1;
+    AttentionSpec attention{
+        .n_heads = kHeads / part, .n_kv_heads = kKvHeads / part, .head_dim = head_dim};
+    ffn.d_ff = kFeedForward / part;
+    config.layers.push_back({.mixer = attention, .ffns = {ffn}});
   }
   return config;
 }
@@ -228,14 +235,14 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
     return (options.architecture + ".").append(suffix);
   };
   const HyperParameters config = hyper_parameters(options);
-  const auto head_dim = static_cast<std::uint32_t>(config.head_dim);
+  const auto head_dim = static_cast<std::uint32_t>(config.attention(0).head_dim);
   model.set_string("general.architecture", options.architecture);
   model.set_string("general.name", "tiny");
   model.set_u32(key("block_count"), static_cast<std::uint32_t>(options.n_layers));
   model.set_u32(key("context_length"), 64);
   model.set_u32(key("embedding_length"), kModelDim);
   model.set_u32(key(config.architecture->keys.d_ff), kFeedForward);
-  if (config.n_experts > 0) {
+  if (config.architecture->has_experts) {
     model.set_u32(key(config.architecture->keys.n_experts), kExperts);
     model.set_u32(key(config.architecture->keys.n_experts_used), kExpertsUsed);
   }
@@ -255,11 +262,24 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
     model.set_f32(key(config.architecture->keys.rope_magnitude), 1.2F);
   model.set_u32(key("attention.head_count"), kHeads);
   model.set_u32(key("attention.head_count_kv"), kKvHeads);
+  if (options.unlike_layers) {
+    std::vector<std::uint32_t> heads;
+    std::vector<std::uint32_t> kv_heads;
+    std::vector<std::uint32_t> widths;
+    for (const LayerSpec& layer : config.layers) {
+      heads.push_back(static_cast<std::uint32_t>(layer.n_heads()));
+      kv_heads.push_back(static_cast<std::uint32_t>(layer.n_kv_heads()));
+      widths.push_back(static_cast<std::uint32_t>(layer.d_ff()));
+    }
+    model.set_array(key("attention.head_count"), GgufType::kUint32, heads);
+    model.set_array(key("attention.head_count_kv"), GgufType::kUint32, kv_heads);
+    model.set_array(key(config.architecture->keys.d_ff), GgufType::kUint32, widths);
+  }
   model.set_f32(key("attention.layer_norm_rms_epsilon"), 1e-5F);
   model.set_u32(key("rope.dimension_count"), head_dim);
   model.set_f32(key("rope.freq_base"), 10000.0F);
   model.set_u32(key("vocab_size"), static_cast<std::uint32_t>(pieces().size()));
-  if (head_dim != kHeadDim) {
+  if (head_dim != kHeadDim || options.unlike_layers) {
     model.set_u32(key("attention.key_length"), head_dim);
     model.set_u32(key("attention.value_length"), head_dim);
   }
@@ -294,13 +314,15 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
   for (std::size_t layer = 0; layer < options.n_layers; ++layer) {
     for (const TensorRole& role : kTensorRoles) {
       if (!role.per_layer || need_of(*config.architecture, role) != Need::kRequired) continue;
-      const RowsInTensor rows = rows_in_tensor(config, role);
+      const int at = static_cast<int>(layer);
+      const RowsInTensor rows = rows_in_tensor(config, role, at);
       if (rows.first > 0) continue;
-      std::vector<std::uint64_t> dims = {role.cols.of(config)};
+      std::vector<std::uint64_t> dims = {role.cols.of(config, at)};
       if (role.is_matrix()) dims.push_back(rows.all);
-      if (role.stack.of(config) > 1) dims.push_back(role.stack.of(config));
-      add(name_in_file(*config.architecture, role, static_cast<int>(layer)), type_of(role), dims,
-          role.is_matrix());
+      if (role.stack.of(config, at) > 1) dims.push_back(role.stack.of(config, at));
+      const bool is_whole = dims[0] % block_traits(type_of(role)).block_weights == 0;
+      add(name_in_file(*config.architecture, role, at), is_whole ? type_of(role) : WeightType::kF32,
+          dims, role.is_matrix());
     }
   }
   return model;

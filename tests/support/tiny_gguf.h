@@ -39,6 +39,8 @@ struct TinyOptions {
   bool tied_output = false;  ///< leaves output.weight out
   /// A row's name; "qwen3" has a head_dim of 24, so that n_heads * head_dim is not d_model.
   std::string architecture = "llama";
+  /// Every other layer has half the heads, KV heads and features of feed-forwards.
+  bool unlike_layers = false;
 };
 
 /// A small GGUF in memory whose every piece can be set to something wrong: the serializer writes

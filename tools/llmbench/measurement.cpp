@@ -65,7 +65,8 @@ Result<BenchModel> describe_model(const std::string& path) {
   for (const GgufTensor& tensor : file.gguf.tensors()) model.n_weights += tensor.n_elements;
   for (const auto& [role, layer] : roles_of_model(file.config.n_layers)) {
     if (role->is_matrix() && role->per_layer)
-      model.layer_macs += role->share_used(file.config, macs(role->view.of(file.tensors, layer)));
+      model.layer_macs +=
+          role->share_used(file.config, layer, macs(role->view.of(file.tensors, layer)));
   }
   model.output_macs = macs(file.tensors.output());
   return model;

@@ -113,8 +113,9 @@ Result<int> verify_gguf(const GgufArguments& arguments, const ToolContext& conte
   LLM_RETURN_IF_ERROR(print_verdict(
       arguments, model.warnings,
       fmt::format("{} of {} layers, {} heads ({} KV), {} tokens, {} tensors, {} bytes",
-                  config.architecture->name, config.n_layers, config.n_heads, config.n_kv_heads,
-                  config.n_vocab, model.gguf.tensors().size(), model.gguf.file_bytes())));
+                  config.architecture->name, config.n_layers, config.most(&LayerSpec::n_heads),
+                  config.most(&LayerSpec::n_kv_heads), config.n_vocab, model.gguf.tensors().size(),
+                  model.gguf.file_bytes())));
   return 0;
 }
 

@@ -202,7 +202,7 @@ Result<int> run(LoadArguments& a, const ToolContext& context) {
                                         a.scheduler.context, model->config().context),
                  .hint = "the model was trained for no more"};
   }
-  a.scheduler.kv_groups = KvGroups(model->config());
+  a.scheduler.kv_groups = KvGroups(model->config(), a.kv);
   if (a.scheduler.kv_pages == 0) {
     a.scheduler.kv_pages =
         a.scheduler.parallel * Scheduler::pages_for(a.scheduler, a.scheduler.context);

@@ -65,14 +65,15 @@ Result<FactsAnswer> show_answer(const OrderedJson& json, const ServedModel& serv
   if (fim.prefix && fim.suffix && fim.middle) capabilities.push_back("insert");
   if (!served.reply_format.think_begin.empty()) capabilities.push_back("thinking");
   if (served.pooling || pooling_of(config).ok()) capabilities.push_back("embedding");
-  OrderedJson info = {{"general.architecture", architecture},
-                      {"general.name", served.model->name()},
-                      {architecture + ".context_length", served.context},
-                      {architecture + ".embedding_length", config.d_model},
-                      {architecture + ".block_count", config.n_layers},
-                      {architecture + ".attention.head_count", config.n_heads},
-                      {architecture + ".attention.head_count_kv", config.n_kv_heads},
-                      {architecture + ".vocab_size", config.n_vocab}};
+  OrderedJson info = {
+      {"general.architecture", architecture},
+      {"general.name", served.model->name()},
+      {architecture + ".context_length", served.context},
+      {architecture + ".embedding_length", config.d_model},
+      {architecture + ".block_count", config.n_layers},
+      {architecture + ".attention.head_count", config.most(&LayerSpec::n_heads)},
+      {architecture + ".attention.head_count_kv", config.most(&LayerSpec::n_kv_heads)},
+      {architecture + ".vocab_size", config.n_vocab}};
   return FactsAnswer{{{"license", ""},
                       {"modelfile", ""},
                       {"parameters", ""},

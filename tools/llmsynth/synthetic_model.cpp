@@ -123,16 +123,16 @@ HyperParameters hyper_parameters(const SyntheticShape& s) {
   config.architecture = find_architecture(s.family.architecture);
   config.n_layers = s.n_layers;
   config.d_model = s.d_model;
-  config.d_ff = s.d_ff;
-  config.n_heads = s.n_heads;
-  config.n_kv_heads = s.n_kv_heads;
-  config.head_dim = s.head_dim;
   config.n_vocab = s.n_vocab;
   config.context = s.context;
-  config.rope_dims = s.head_dim;
+  config.ropes = {RopeSpec{.dims = s.head_dim}};
   config.norm_eps = s.family.norm_eps;
-  config.n_experts = s.family.n_experts;
-  config.n_experts_used = s.family.n_experts_used;
+  const LayerSpec layer{
+      .mixer =
+          AttentionSpec{.n_heads = s.n_heads, .n_kv_heads = s.n_kv_heads, .head_dim = s.head_dim},
+      .ffns = {
+          {.d_ff = s.d_ff, .n_experts = s.family.n_experts, .n_used = s.family.n_experts_used}}};
+  config.layers.assign(config.n_layers, layer);
   return config;
 }
 
@@ -144,11 +144,11 @@ class Plan {
       const bool is_there =
           (role->name == "output.weight" && !options.shape.tied_output) ||
           (role->name == "rope_freqs.weight" && options.shape.family.llama3.factor > 0);
-      if (need_of(*config.architecture, *role) != Need::kRequired && !is_there) continue;
-      const RowsInTensor rows = rows_in_tensor(config, *role);
+      if (need_of(config, *role, layer) != Need::kRequired && !is_there) continue;
+      const RowsInTensor rows = rows_in_tensor(config, *role, layer);
       if (rows.first > 0) continue;
-      add({name_in_file(*config.architecture, *role, layer), role->cols.of(config),
-           role->is_matrix() ? rows.all : 1, role->stack.of(config), values_of(*role),
+      add({name_in_file(*config.architecture, *role, layer), role->cols.of(config, layer),
+           role->is_matrix() ? rows.all : 1, role->stack.of(config, layer), values_of(*role),
            WeightType::kF32});
     }
   }
@@ -192,9 +192,9 @@ void add_metadata(GgufWriter& writer, const SyntheticOptions& options) {
   size(keys.context, s.context);
   size(keys.d_model, s.d_model);
   size(keys.d_ff, s.d_ff);
-  if (config.n_experts > 0) {
-    size(keys.n_experts, config.n_experts);
-    size(keys.n_experts_used, config.n_experts_used);
+  if (s.family.n_experts > 0) {
+    size(keys.n_experts, s.family.n_experts);
+    size(keys.n_experts_used, s.family.n_experts_used);
   }
   size(keys.n_heads, s.n_heads);
   size(keys.n_kv_heads, s.n_kv_heads);

@@ -58,7 +58,7 @@ std::vector<JudgeQuestion> judge_questions(const Model& model) {
   for (const auto text : kSpecial) questions.push_back({QuestionKind::kSpecial, std::string(text)});
   std::size_t n_long = kLongTokens;
   for (const LayerSpec& layer : model.config().layers)
-    n_long = std::max(n_long, std::min(2 * layer.window, kMostLongTokens));
+    n_long = std::max(n_long, std::min(2 * layer.window(), kMostLongTokens));
   const std::size_t room =
       model.config().context - std::min(model.config().context, std::size_t{48});
   for (std::size_t seed = 0; seed < 4; ++seed)

@@ -42,7 +42,7 @@ void add_positions(const Model& model, std::vector<ServedAs>& ways) {
       ways.push_back({.name = fmt::format("RoPE scale: positions divided by {}", factor),
                       .rope_factor = factor});
   }
-  if (std::ranges::any_of(config.layers, [](const LayerSpec& one) { return one.window > 0; }))
+  if (std::ranges::any_of(config.layers, [](const LayerSpec& one) { return one.window() > 0; }))
     ways.push_back({.name = "sliding window ignored", .has_windows = false});
 }
 
@@ -63,7 +63,8 @@ std::shared_ptr<const Model> ServedAs::model(const std::shared_ptr<const Model>&
       rope.theta = rope_base.value_or(rope.theta);
       rope.scale *= static_cast<float>(rope_factor);
     }
-    for (LayerSpec& layer : config.layers) layer.window = has_windows ? layer.window : 0;
+    for (LayerSpec& layer : config.layers)
+      if (!has_windows && layer.attention() != nullptr) layer.attention()->window = 0;
   });
 }
 

@@ -28,7 +28,7 @@ class Batch {
     const std::size_t n_rows = receipt_batch(computed->config().n_vocab);
     std::size_t longest = 0;
     for (const std::size_t i : which) longest = std::max(longest, n_positions(*receipts[i]));
-    const KvGroups groups(computed->config());
+    const KvGroups groups(computed->config(), receipts[which.front()]->kv);
     LLM_TRY(auto executor,
             Executor::create(std::move(computed), {.context = std::max(longest, n_rows),
                                                    .kv = receipts[which.front()]->kv,

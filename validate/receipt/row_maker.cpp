@@ -44,18 +44,17 @@ Result<RowValues> RowMaker::make(std::vector<std::size_t> wanted, const RowValue
       tasks.emplace_back([&, range](Scratch& own) { multiply(product, range, own); });
     }
   }
-  HyperParameters one_layer = model_.config();
-  one_layer.n_layers = 1;
-  std::vector<std::unique_ptr<KvCache>> caches;
+  std::vector<std::unique_ptr<SequenceState>> caches;
   for (const Group& group : others) {
     if (table_.tap_of(group.rows[0]).row->op != TapOp::kAttention) {
       tasks.emplace_back([&](Scratch&) { interpret(group, inputs); });
       continue;
     }
     const std::size_t n = table_.position_of(group.rows.back()) + 1;
-    LLM_TRY(auto pool, KvPool::create(one_layer, KvGroups::pages_for(n), kv_));
-    caches.push_back(std::make_unique<KvCache>(std::move(pool)));
-    KvCache& cache = *caches.back();
+    const auto layer = static_cast<std::size_t>(table_.tap_of(group.rows[0]).layer);
+    LLM_TRY(auto pool, KvPool::create(model_.config().only(layer), KvGroups::pages_for(n), kv_));
+    caches.push_back(std::make_unique<SequenceState>(std::move(pool)));
+    SequenceState& cache = *caches.back();
     LLM_CHECK(cache.reserve(0, n));
     tasks.emplace_back([&](Scratch& own) { attend(group, inputs, cache, own); });
   }
@@ -76,10 +75,16 @@ ActivationFormat RowMaker::format_of(const PackedMatrix& w) const {
 }
 
 Result<RowMaker::Scratch> RowMaker::allocate(std::span<const Product> products) const {
-  const HyperParameters& config = model_.config();
-  const std::size_t heads = config.n_heads / config.n_kv_heads;
   std::size_t activations = 0;
-  std::size_t workspace = attend_workspace_bytes({kv_, config.head_dim}, heads);
+  std::size_t workspace = 0;
+  std::size_t partial = 0;
+  for (const LayerSpec& layer : model_.config().layers) {
+    const AttentionSpec* spec = layer.attention();
+    if (spec == nullptr) continue;
+    const std::size_t heads = spec->heads_per_kv();
+    workspace = std::max(workspace, attend_workspace_bytes({kv_, spec->head_dim}, heads));
+    partial = std::max(partial, (heads + 1) * (2 + spec->head_dim));
+  }
   for (const Product& p : products) {
     activations = std::max(activations, ActivationMatrix::bytes(format_of(p.w), p.n, p.w.n_cols()));
     workspace = std::max(workspace, matmul_workspace_bytes(p.n));
@@ -87,8 +92,7 @@ Result<RowMaker::Scratch> RowMaker::allocate(std::span<const Product> products) 
   Scratch scratch;
   LLM_TRY(scratch.activations, AlignedBuffer<std::byte>::allocate(activations, "activations"));
   LLM_TRY(scratch.workspace, Workspace::allocate(workspace, "workspace"));
-  LLM_TRY(scratch.partial,
-          AlignedBuffer<float>::allocate((heads + 1) * (2 + config.head_dim), "workspace"));
+  LLM_TRY(scratch.partial, AlignedBuffer<float>::allocate(partial, "workspace"));
   return scratch;
 }
 
@@ -119,13 +123,14 @@ void RowMaker::add_products(const Group& group, const RowValues& inputs,
     out.push_back({w, bias, std::move(x), n, group.y.data(), divisor});
     return;
   }
-  const std::size_t used = config.n_experts_used;
-  const std::size_t n_rows = w.n_rows() / config.n_experts;
+  const FfnSpec& spec = config.layers[static_cast<std::size_t>(layer)].ffns[0];
+  const std::size_t used = spec.n_used;
+  const std::size_t n_rows = w.n_rows() / spec.n_experts;
   const bool is_cut = x.size() == n * used * w.n_cols();
   std::vector<std::uint32_t> chosen(used);
   std::vector<float> weights(used);
   for (std::size_t t = 0; t < n; ++t) {
-    route(std::span(router).subspan(t * config.n_experts, config.n_experts), chosen, weights);
+    route(std::span(router).subspan(t * spec.n_experts, spec.n_experts), chosen, weights);
     for (std::size_t j = 0; j < used; ++j) {
       const auto own = std::span(x).subspan((is_cut ? t * used + j : t) * w.n_cols(), w.n_cols());
       const auto own_bias = bias.empty() ? bias : bias.subspan(chosen[j] * n_rows, n_rows);
@@ -155,19 +160,18 @@ void RowMaker::multiply(const Product& p, Worker::Range rows, Scratch& scratch) 
   }
 }
 
-void RowMaker::attend(const Group& group, const RowValues& inputs, KvCache& cache,
+void RowMaker::attend(const Group& group, const RowValues& inputs, SequenceState& cache,
                       Scratch& scratch) const {
-  const HyperParameters& config = model_.config();
   const KernelTable& kernels = *kernel_table(model_.isa());
   const KvRounding rounding{kernels.to_half, kernels.quantize_q8x32};
   const auto& [tap, layer] = table_.tap_of(group.rows[0]);
-  const std::size_t window = config.layers[static_cast<std::size_t>(layer)].window;
+  const AttentionSpec& spec = model_.config().attention(static_cast<std::size_t>(layer));
   const std::span<const float> sinks = definition_.vector(tap->weight, layer);
   const std::size_t q_column = *table_.input_column(group.rows[0], 0);
   const std::size_t k_column = *table_.input_column(group.rows[0], 1);
   const std::size_t v_column = *table_.input_column(group.rows[0], 2);
-  const std::size_t heads = config.n_heads / config.n_kv_heads;
-  const std::size_t partial_size = 2 + config.head_dim;
+  const std::size_t heads = spec.heads_per_kv();
+  const std::size_t partial_size = 2 + spec.head_dim;
   float* const sink = scratch.partial.data() + heads * partial_size;
   std::size_t stored = 0;  // positions before it are, as far as rows from here on read them
   for (std::size_t t = 0; t < group.rows.size(); ++t) {
@@ -177,20 +181,20 @@ void RowMaker::attend(const Group& group, const RowValues& inputs, KvCache& cach
                   rounding);
     stored = position + 1;
     const auto q = inputs.of(table_.row(q_column, position));
-    for (std::size_t kv_head = 0; kv_head < config.n_kv_heads; ++kv_head) {
-      kernels.attend({.q = q.data() + kv_head * heads * config.head_dim,
-                      .q_stride = config.q_rows(),
+    for (std::size_t kv_head = 0; kv_head < spec.n_kv_heads; ++kv_head) {
+      kernels.attend({.q = q.data() + kv_head * heads * spec.head_dim,
+                      .q_stride = spec.q_rows(),
                       .pages = cache.pages(0).data(),
                       .keys_offset = cache.pool().keys_offset(0, kv_head),
                       .values_offset = cache.pool().values_offset(0, kv_head),
-                      .layout = cache.pool().layout(),
+                      .layout = cache.pool().layout(0),
                       .n_heads = heads,
                       .n_tokens = 1,
                       .first_position = position,
-                      .window = window,
-                      .chunk_begin = KvGroups::first_page(window, position),
+                      .window = spec.window,
+                      .chunk_begin = KvGroups::first_page(spec.window, position),
                       .chunk_end = KvGroups::pages_for(position + 1),
-                      .scale = config.score_scale(),
+                      .scale = spec.scale,
                       .partial = scratch.partial.data(),
                       .workspace = scratch.workspace.data()});
       for (std::size_t h = 0; h < heads; ++h) {
@@ -200,10 +204,10 @@ void RowMaker::attend(const Group& group, const RowValues& inputs, KvCache& cach
           std::fill_n(sink, partial_size, 0.0F);
           sink[0] = sinks[head];
           sink[1] = 1;
-          kernels.merge(sum, sink, config.head_dim);
+          kernels.merge(sum, sink, spec.head_dim);
         }
-        kernels.finish(sum, config.head_dim,
-                       group.y.data() + (t * config.n_heads + head) * config.head_dim);
+        kernels.finish(sum, spec.head_dim,
+                       group.y.data() + (t * spec.n_heads + head) * spec.head_dim);
       }
     }
   }

@@ -6,8 +6,8 @@
 
 #include "base/aligned_buffer.h"
 #include "base/result.h"
-#include "engine/forward/kv_cache.h"
 #include "engine/forward/reference/interpreter.h"
+#include "engine/forward/sequence_state.h"
 #include "engine/model/model.h"
 #include "quant/kernels/matmul.h"
 #include "validate/receipt/run_rows.h"
@@ -53,7 +53,8 @@ class RowMaker {
   std::vector<float> gather(const Group& group, std::size_t i, const RowValues& inputs) const;
   void add_products(const Group& group, const RowValues& inputs, std::vector<Product>& out) const;
   void multiply(const Product& product, Worker::Range rows, Scratch& scratch) const;
-  void attend(const Group& group, const RowValues& inputs, KvCache& cache, Scratch& scratch) const;
+  void attend(const Group& group, const RowValues& inputs, SequenceState& cache,
+              Scratch& scratch) const;
   void interpret(const Group& group, const RowValues& inputs) const;
   ActivationFormat format_of(const PackedMatrix& w) const;
   Result<Scratch> allocate(std::span<const Product> products) const;

@@ -29,7 +29,7 @@ std::string RowTable::name(std::size_t row) const {
 
 std::optional<std::size_t> RowTable::input_column(std::size_t row, std::size_t i) const {
   const auto& [tap, layer] = tap_of(row);
-  const auto input = input_of(*tap, layer, config_, i);
+  const auto input = input_of(*tap, layer, flow_, i);
   if (!input) return std::nullopt;
   std::size_t column = column_of(row);
   while (columns_[column].row != input->row || columns_[column].layer != input->layer) --column;
@@ -37,7 +37,7 @@ std::optional<std::size_t> RowTable::input_column(std::size_t row, std::size_t i
 }
 
 std::size_t RowTable::first_key(std::size_t row) const {
-  const std::size_t window = config_.layers[static_cast<std::size_t>(tap_of(row).layer)].window;
+  const std::size_t window = config_.attention(static_cast<std::size_t>(tap_of(row).layer)).window;
   const std::size_t n_keys = position_of(row) + 1;
   return window == 0 || window > n_keys ? 0 : n_keys - window;
 }

@@ -22,7 +22,7 @@ class RowTable {
  public:
   /// @param config  borrowed
   RowTable(const HyperParameters& config, std::size_t n_positions)
-      : config_(config), columns_(taps_of_model(config)), n_positions_(n_positions) {}
+      : config_(config), flow_(config), columns_(taps_of_model(flow_)), n_positions_(n_positions) {}
 
   std::size_t n_positions() const { return n_positions_; }
   std::size_t n_columns() const { return columns_.size(); }
@@ -36,7 +36,9 @@ class RowTable {
   std::size_t column_of(std::size_t row) const { return row / n_positions_; }
   std::size_t position_of(std::size_t row) const { return row % n_positions_; }
   const InLayer<Tap>& tap_of(std::size_t row) const { return columns_[column_of(row)]; }
-  std::size_t width(std::size_t row) const { return tap_of(row).row->width.of(config_); }
+  std::size_t width(std::size_t row) const {
+    return tap_of(row).row->width.of(config_, tap_of(row).layer);
+  }
   /// "position 5, layer 3, gate".
   std::string name(std::size_t row) const;
 
@@ -50,6 +52,7 @@ class RowTable {
 
  private:
   const HyperParameters& config_;
+  TapFlow flow_;
   std::vector<InLayer<Tap>> columns_;
   std::size_t n_positions_;
 };

@@ -104,9 +104,10 @@ CheckResult check_activation(Activation kind, std::string_view name) {
 /// Against the order of the logits and a softmax in f64; half of the logits are ties.
 CheckResult check_routing(const HyperParameters& config) {
   Bounded verdict("routing");
-  const std::size_t n = std::max<std::size_t>(config.n_experts, 12);
+  const std::size_t experts = config.most(&LayerSpec::n_experts);
+  const std::size_t n = std::max<std::size_t>(experts, 12);
   for (std::uint32_t seed = 1; seed <= 40; ++seed) {
-    const std::size_t k = config.n_experts > 0 ? config.n_experts_used : 1 + seed % n;
+    const std::size_t k = experts > 0 ? config.most(&LayerSpec::n_ffn_used) : 1 + seed % n;
     std::vector<float> logits = draw(Values::kPlain, n, seed);
     for (std::size_t i = 0; i < n; i += 2) logits[i] = logits[i / 4 * 4];
     std::vector<std::uint32_t> chosen(k);
@@ -192,18 +193,18 @@ CheckResult check_angles(const HyperParameters& config, const RopeSpec& spec, co
                                     spec.theta, config.context - 1));
 }
 
-CheckResult check_rotation(const HyperParameters& config, const Rope& rope) {
+CheckResult check_rotation(std::size_t head_dim, const Rope& rope) {
   Bounded verdict("RoPE");
   std::vector<float> cos(rope.pairs());
   std::vector<float> sin(rope.pairs());
   for (const Values values : kAllValues) {
     if (values == Values::kHuge || values == Values::kSpecial) continue;
     rope.angles(3, cos, sin);
-    const auto before = draw(values, 2 * config.head_dim, 3);
+    const auto before = draw(values, 2 * head_dim, 3);
     std::vector<float> x = before;
-    reference::rope(x, config.head_dim, cos, sin);
+    reference::rope(x, head_dim, cos, sin);
     for (std::size_t i = 0; i + 1 < x.size(); i += 2) {
-      const std::size_t pair = i % config.head_dim / 2;
+      const std::size_t pair = i % head_dim / 2;
       const double x0 = f64(before[i]);
       const double x1 = f64(before[i + 1]);
       const double c = pair < rope.pairs() ? f64(cos[pair]) : 1;
@@ -216,20 +217,20 @@ CheckResult check_rotation(const HyperParameters& config, const Rope& rope) {
       verdict.add(f64(x[i + 1]), x0 * s + x1 * c, bound(x1 * c, x0 * s + x1 * c), x1);
     }
   }
-  return verdict.result(fmt::format("{} of {} dims rotate", 2 * rope.pairs(), config.head_dim));
+  return verdict.result(fmt::format("{} of {} dims rotate", 2 * rope.pairs(), head_dim));
 }
 
 /// Softmax over n keys in chunks of 256, then the weighted values.
-void check_attention_case(const HyperParameters& config, std::size_t n, float query_factor,
+void check_attention_case(const AttentionSpec& spec, std::size_t n, float query_factor,
                           Bounded& verdict) {
-  const std::size_t dim = config.head_dim;
+  const std::size_t dim = spec.head_dim;
   auto q = draw(Values::kPlain, dim, 1);
   for (float& x : q) x *= query_factor;
   const auto keys = draw(Values::kPlain, n * dim, 2);
   const auto values = draw(Values::kOutliers, n * dim, 3);
   const auto chunk = [&](std::size_t begin) {
     const std::size_t end = std::min(begin + contract::kAttentionChunk, n);
-    return reference::attend_chunk(q, config.score_scale(), 0,
+    return reference::attend_chunk(q, spec.scale, 0,
                                    std::span(keys).subspan(begin * dim, (end - begin) * dim),
                                    std::span(values).subspan(begin * dim, (end - begin) * dim));
   };
@@ -243,7 +244,7 @@ void check_attention_case(const HyperParameters& config, std::size_t n, float qu
   double most = -std::numeric_limits<double>::infinity();
   double least = std::numeric_limits<double>::infinity();
   double score_error = 0;
-  const double scale = f64(config.score_scale());
+  const double scale = f64(spec.scale);
   for (std::size_t j = 0; j < n; ++j) {
     double magnitude = 0;
     for (std::size_t d = 0; d < dim; ++d) {
@@ -274,12 +275,12 @@ void check_attention_case(const HyperParameters& config, std::size_t n, float qu
   }
 }
 
-CheckResult check_attention(const HyperParameters& config) {
+CheckResult check_attention(const AttentionSpec& spec) {
   Bounded verdict("attention");
   for (const std::size_t n : {1U, 2U, 17U, 255U, 256U, 257U, 600U}) {
-    for (const float factor : {0.1F, 4.0F, 60.0F}) check_attention_case(config, n, factor, verdict);
+    for (const float factor : {0.1F, 4.0F, 60.0F}) check_attention_case(spec, n, factor, verdict);
   }
-  return verdict.result(fmt::format("head_dim {}, 1 .. 600 keys", config.head_dim));
+  return verdict.result(fmt::format("head_dim {}, 1 .. 600 keys", spec.head_dim));
 }
 
 CheckResult check_half() {
@@ -347,10 +348,22 @@ std::vector<CheckResult> check_definition(const HyperParameters& config,
   for (std::size_t i = 0; i < ropes.size(); ++i) {
     if (ropes[i].pairs() == 0) continue;  // nothing rotates
     out.push_back(check_angles(config, config.ropes[i], ropes[i], rope_divisors));
-    out.push_back(check_rotation(config, ropes[i]));
+    const auto turned = std::ranges::find_if(config.layers, [i](const LayerSpec& layer) {
+      return layer.attention() != nullptr && layer.attention()->rope == i;
+    });
+    if (turned != config.layers.end()) out.push_back(check_rotation(turned->head_dim(), ropes[i]));
   }
-  for (auto check :
-       {check_attention(config), check_half(), check_activations(), check_definition_of_products()})
+  std::vector<AttentionSpec> kinds;  // in what attention over keys depends on
+  for (const LayerSpec& layer : config.layers) {
+    const AttentionSpec* spec = layer.attention();
+    const auto is_alike = [spec](const AttentionSpec& kind) {
+      return kind.head_dim == spec->head_dim && kind.scale == spec->scale;
+    };
+    if (spec == nullptr || std::ranges::any_of(kinds, is_alike)) continue;
+    kinds.push_back(*spec);
+    out.push_back(check_attention(*spec));
+  }
+  for (auto check : {check_half(), check_activations(), check_definition_of_products()})
     out.push_back(std::move(check));
   return out;
 }

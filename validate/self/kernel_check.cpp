@@ -35,12 +35,15 @@ CheckResult coverage(KernelTables tables, const KernelSizes& sizes) {
 
 KernelSizes kernel_sizes(const ModelFile& model) {
   const HyperParameters& config = model.config;
+  AttentionSpec widest = config.attention(0);
+  for (const LayerSpec& layer : config.layers)
+    if (layer.q_rows() > widest.q_rows()) widest = *layer.attention();
   KernelSizes sizes{.d_model = config.d_model,
-                    .d_ff = config.d_ff,
-                    .n_heads = config.n_heads,
-                    .n_kv_heads = config.n_kv_heads,
-                    .head_dim = config.head_dim,
-                    .rope_pairs = config.rope_dims / 2,
+                    .d_ff = config.most(&LayerSpec::d_ff),
+                    .n_heads = widest.n_heads,
+                    .n_kv_heads = widest.n_kv_heads,
+                    .head_dim = widest.head_dim,
+                    .rope_pairs = config.ropes[widest.rope].dims / 2,
                     .context = config.context};
   for (const GgufTensor& tensor : model.gguf.tensors()) {
     const bool known = std::ranges::find(sizes.types, tensor.type) != sizes.types.end();

@@ -25,6 +25,7 @@ struct Pair {
   const PackedMatrix* packed;
   const TensorView* in_file;
   const TensorRole* role;
+  int layer;
 };
 
 std::vector<Pair> matrices_of(const ModelWeights& weights, const ModelTensors& tensors) {
@@ -32,7 +33,7 @@ std::vector<Pair> matrices_of(const ModelWeights& weights, const ModelTensors& t
   for (const auto& [role, layer] : roles_of_model(weights.layers.size())) {
     if (!role->is_matrix()) continue;
     const TensorView& view = role->view.of(tensors, layer);
-    if (!view.empty()) out.push_back({&role->matrix.of(weights, layer), &view, role});
+    if (!view.empty()) out.push_back({&role->matrix.of(weights, layer), &view, role, layer});
   }
   return out;
 }
@@ -89,25 +90,24 @@ class MatrixCheck {
   CheckResult packing(std::size_t steps) const {
     Tally tally{.of = "matrices"};
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
-      const auto& [packed, view, role] = pairs_[i];
+      const auto& [packed, view, role, layer] = pairs_[i];
       const std::size_t row_size = row_bytes(view->type, view->n_cols);
       bool same = packed->type() == view->type && packed->n_rows() == view->n_rows &&
                   packed->n_cols() == view->n_cols;
       std::atomic<std::size_t> first = view->n_rows;
       if (same) {
-        run_parallel(
-            options_.threads, [&, view = view, packed = packed, role = role](Worker worker) {
-              std::vector<std::byte> row(row_size);
-              const auto range = worker.share(view->n_rows);
-              for (std::size_t r = range.begin; r < range.end; ++r) {
-                packed->extract_row(packed_row(model_.config(), *role, r), row);
-                if (std::memcmp(row.data(), view->data.data() + r * row_size, row_size) == 0)
-                  continue;
-                std::size_t least = first;
-                while (r < least && !first.compare_exchange_weak(least, r)) continue;
-                return;
-              }
-            });
+        run_parallel(options_.threads, [&, view = view, packed = packed, role = role,
+                                        layer = layer](Worker worker) {
+          std::vector<std::byte> row(row_size);
+          const auto range = worker.share(view->n_rows);
+          for (std::size_t r = range.begin; r < range.end; ++r) {
+            packed->extract_row(packed_row(model_.config(), *role, layer, r), row);
+            if (std::memcmp(row.data(), view->data.data() + r * row_size, row_size) == 0) continue;
+            std::size_t least = first;
+            while (r < least && !first.compare_exchange_weak(least, r)) continue;
+            return;
+          }
+        });
         same = first == view->n_rows;
       }
       tally.add(same, [&, view = view] {
@@ -263,7 +263,7 @@ class MatrixCheck {
       const auto range = worker.share(view.n_rows);
       for (std::size_t r = range.begin; r < range.end; ++r) {
         const auto row = view.data.subspan(r * row_size, row_size);
-        expected[packed_row(model_.config(), *pair.role, r)] =
+        expected[packed_row(model_.config(), *pair.role, pair.layer, r)] =
             int8 ? reference::dot_row(view.type, row, activations)
                  : reference::dot_row_f32(view.type, row, x);
       }

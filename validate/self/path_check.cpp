@@ -23,7 +23,7 @@ Result<DefinitionAt> definition_at(const ModelPointer& model, KvType kv,
                                    std::span<const TokenId> tokens, const Window& window) {
   // What the fast one gives back must stay to be found, or the definition computes it all.
   const std::size_t n_pages =
-      2 * KvGroups(model->config()).size() * KvGroups::pages_for(window.end);
+      2 * KvGroups(model->config(), kv).size() * KvGroups::pages_for(window.end);
   LLM_TRY(const auto executor,
           Executor::create(model, {.context = window.end, .kv = kv, .kv_pages = n_pages}));
   DefinitionAt out;
@@ -91,9 +91,10 @@ Result<ModelPointer> ModePlan::model(int n_threads, std::optional<Isa> isa,
 
 double products_per_token(const HyperParameters& config, std::size_t n_layers) {
   const auto d = static_cast<double>(config.d_model);
-  const double layer = d * static_cast<double>(2 * config.q_rows() + 2 * config.kv_rows()) +
-                       3 * d * static_cast<double>(config.d_ff);
-  return layer * static_cast<double>(n_layers) + d * static_cast<double>(config.n_vocab);
+  double rows = static_cast<double>(config.n_vocab);
+  for (const LayerSpec& layer : std::span(config.layers).first(n_layers))
+    rows += static_cast<double>(2 * layer.q_rows() + 2 * layer.kv_rows() + 3 * layer.d_ff());
+  return d * rows;
 }
 
 LogitRows rows_of_long_call(const HyperParameters& config, std::size_t n_layers) {

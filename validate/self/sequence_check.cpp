@@ -41,7 +41,11 @@ class SequenceCheck {
  public:
   SequenceCheck(const std::shared_ptr<const Model>& model, KvType kv,
                 const SequenceCheckOptions& options)
-      : model_(model), kv_(kv), options_(options), random_(options.seed), groups_(model->config()) {
+      : model_(model),
+        kv_(kv),
+        options_(options),
+        random_(options.seed),
+        groups_(model->config(), kv) {
     const std::size_t context = model_->config().context;
     n_common_ = context > kPage + 1 ? kPage : 0;
     context_ = std::min(context, n_common_ + options_.most_new);

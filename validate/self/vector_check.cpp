@@ -7,12 +7,15 @@
 
 namespace llm {
 
-std::size_t packed_row(const HyperParameters& config, const TensorRole& role, std::size_t row) {
+std::size_t packed_row(const HyperParameters& config, const TensorRole& role, int layer,
+                       std::size_t row) {
   const bool halves =
       config.architecture->rope_pairs == RopePairs::kHalves && role.order == RowOrder::kRopeHeads;
-  const std::size_t head = row / config.head_dim * config.head_dim;
-  const std::size_t half = config.rope_dims / 2;
-  if (!halves || row - head >= 2 * half) return row;
+  if (!halves) return row;
+  const AttentionSpec& spec = config.attention(static_cast<std::size_t>(layer));
+  const std::size_t head = row / spec.head_dim * spec.head_dim;
+  const std::size_t half = config.ropes[spec.rope].dims / 2;
+  if (row - head >= 2 * half) return row;
   return row - head < half ? head + 2 * (row - head) : head + 2 * (row - head - half) + 1;
 }
 
@@ -25,7 +28,7 @@ CheckResult check_vectors(const Model& model, const ModelTensors& tensors) {
     const std::size_t n = view.data.size() / sizeof(float);  // of all experts
     std::size_t i = 0;
     for (; i < n && values.size() == n; ++i) {
-      const float& value = values[packed_row(model.config(), *role, i)];
+      const float& value = values[packed_row(model.config(), *role, layer, i)];
       if (std::memcmp(&value, view.data.data() + i * sizeof(float), sizeof(float)) != 0) break;
     }
     tally.add(i == n, [&] { return fmt::format("{}, element {}", view.name, i); });

@@ -95,10 +95,10 @@ class WaitCheck : private PathCheck {
     LLM_RETURN_IF_ERROR(sequence->evaluate(all.subspan(5, 33), LogitRows::kNone));
     for (std::size_t t = 38; t < tokens_.size(); ++t)
       LLM_RETURN_IF_ERROR(sequence->evaluate(all.subspan(t, 1), LogitRows::kNone));
-    const KvCache& cache = sequence->cache();
-    const std::size_t bytes = cache.pool().layout().row_bytes() * cache.pool().n_heads();
+    const SequenceState& cache = sequence->cache();
     std::vector<std::vector<std::byte>> layers(n_layers_);
     for (std::size_t layer = 0; layer < n_layers_; ++layer) {
+      const std::size_t bytes = cache.pool().row_bytes(layer);
       layers[layer].resize(2 * bytes * tokens_.size());
       for (std::size_t t = 0; t < tokens_.size(); ++t) {
         const auto row = std::span(layers[layer]).subspan(2 * bytes * t, 2 * bytes);

@@ -8,16 +8,18 @@
 
 namespace llm::reference {
 
-void Forward::run(std::span<const TokenId> tokens, std::size_t first_position, KvCache& cache,
+void Forward::run(std::span<const TokenId> tokens, std::size_t first_position, SequenceState& cache,
                   std::span<float> rows, std::string_view wanted, ProbeSink* probe) const {
   if (probe != nullptr) probe->begin_step(tokens, first_position);
   const std::size_t n_tokens = tokens.size();
   std::vector<std::size_t> positions(n_tokens);
   std::iota(positions.begin(), positions.end(), first_position);
-  const std::size_t n_wanted = rows.size() / find_tap(kOutsideLayers, wanted)->width.of(config_);
+  const std::size_t n_wanted =
+      rows.size() / find_tap(kOutsideLayers, wanted)->width.of(config_, kOutsideLayers);
+  const TapFlow flow(config_);
 
   std::map<std::string_view, std::vector<float>> values;  // of each tap, in the last layer it had
-  for (const auto& [tap, layer] : taps_of_model(config_)) {
+  for (const auto& [tap, layer] : taps_of_model(flow)) {
     // After the layers, rows that are wanted.
     const bool is_last = !tap->per_layer && tap->op != TapOp::kEmbedding;
     const std::size_t n = is_last ? n_wanted : n_tokens;
@@ -26,8 +28,9 @@ void Forward::run(std::span<const TokenId> tokens, std::size_t first_position, K
                 .positions = std::span(positions).last(n),
                 .cache = &cache,
                 .cache_layer = static_cast<std::size_t>(layer)};
-    for (std::size_t i = 0; const auto input = input_of(*tap, layer, config_, i); ++i)
-      in.taps[i] = std::span(values[input->row->name]).last(n * input->row->width.of(config_));
+    for (std::size_t i = 0; const auto input = input_of(*tap, layer, flow, i); ++i)
+      in.taps[i] =
+          std::span(values[input->row->name]).last(n * input->row->width.of(config_, input->layer));
     if (tap->op == TapOp::kAttention)
       interpreter_.store(positions, in.taps[1], in.taps[2], cache, in.cache_layer);
     std::vector<float>& out = values[tap->name];

@@ -4,9 +4,9 @@
 #include <span>
 #include <string_view>
 
-#include "engine/forward/kv_cache.h"
 #include "engine/forward/probe.h"
 #include "engine/forward/reference/interpreter.h"
+#include "engine/forward/sequence_state.h"
 #include "engine/model/model.h"
 #include "tokenizer/vocab_spec.h"
 
@@ -25,7 +25,7 @@ class Forward {
   /// @param wanted  a tap behind the layers, the last that is computed: "logits" or "result_norm"
   /// @param probe   may be nullptr
   /// @pre token ids are in the vocabulary, positions are reserved in the cache
-  void run(std::span<const TokenId> tokens, std::size_t first_position, KvCache& cache,
+  void run(std::span<const TokenId> tokens, std::size_t first_position, SequenceState& cache,
            std::span<float> rows, std::string_view wanted, ProbeSink* probe) const;
 
  private:

@@ -41,7 +41,7 @@ std::span<const float> Interpreter::vector(std::string_view role, int layer) con
 std::vector<float> Interpreter::run(const Tap& tap, int layer, const OpInputs& in) const {
   const std::size_t n = in.positions.size();
   const std::span<const float> x = in.taps[0];
-  std::vector<float> out(n * tap.width.of(model_.config()));
+  std::vector<float> out(n * tap.width.of(model_.config(), layer));
   const std::span<float> y(out);
   switch (tap.op) {
     case TapOp::kEmbedding:
@@ -54,7 +54,7 @@ std::vector<float> Interpreter::run(const Tap& tap, int layer, const OpInputs& i
     case TapOp::kProduct: {
       const std::span<const float> bias = vector(tap.bias, layer);
       if (!in.taps[1].empty()) {
-        product_of_experts(*matrix(tap, layer), bias, in.taps[1], x, y);
+        product_of_experts(*matrix(tap, layer), bias, ffn(layer), in.taps[1], x, y);
         break;
       }
       matmul(*matrix(tap, layer), model_.compute(), x, y);
@@ -71,11 +71,10 @@ std::vector<float> Interpreter::run(const Tap& tap, int layer, const OpInputs& i
       attend(tap, layer, in, y);
       break;
     case TapOp::kActivation:
-      activate(model_.config().layers[static_cast<std::size_t>(layer)].activation, x, in.taps[1],
-               y);
+      activate(ffn(layer).activation, x, in.taps[1], y);
       break;
     case TapOp::kMix:
-      mix(in.taps[1], x, y);
+      mix(ffn(layer), in.taps[1], x, y);
       break;
     case TapOp::kSum:
       std::ranges::copy(x, y.begin());
@@ -86,7 +85,7 @@ std::vector<float> Interpreter::run(const Tap& tap, int layer, const OpInputs& i
 }
 
 void Interpreter::store(std::span<const std::size_t> positions, std::span<const float> keys,
-                        std::span<const float> values, KvCache& cache,
+                        std::span<const float> values, SequenceState& cache,
                         std::size_t cache_layer) const {
   const std::size_t n = positions.size();
   for (std::size_t t = 0; t < n; ++t)
@@ -94,12 +93,11 @@ void Interpreter::store(std::span<const std::size_t> positions, std::span<const 
 }
 
 void Interpreter::product_of_experts(const PackedMatrix& w, std::span<const float> bias,
-                                     std::span<const float> router, std::span<const float> x,
-                                     std::span<float> y) const {
-  const HyperParameters& config = model_.config();
-  const std::size_t n = router.size() / config.n_experts;
-  const std::size_t n_rows = w.n_rows() / config.n_experts;
-  const std::size_t used = config.n_experts_used;
+                                     const FfnSpec& spec, std::span<const float> router,
+                                     std::span<const float> x, std::span<float> y) const {
+  const std::size_t n = router.size() / spec.n_experts;
+  const std::size_t n_rows = w.n_rows() / spec.n_experts;
+  const std::size_t used = spec.n_used;
   const bool is_cut = x.size() == n * used * w.n_cols();
   std::vector<std::uint32_t> chosen(used);
   std::vector<float> weights(used);
@@ -109,16 +107,15 @@ void Interpreter::product_of_experts(const PackedMatrix& w, std::span<const floa
       const auto of_expert = is_cut ? row(x, t * used + j, n * used) : row(x, t, n);
       const auto out = row(y, t * used + j, n * used);
       matmul(w.part(chosen[j] * n_rows, n_rows), model_.compute(), of_expert, out);
-      if (!bias.empty()) add(row(bias, chosen[j], config.n_experts), out);
+      if (!bias.empty()) add(row(bias, chosen[j], spec.n_experts), out);
     }
   }
 }
 
-void Interpreter::mix(std::span<const float> router, std::span<const float> x,
+void Interpreter::mix(const FfnSpec& spec, std::span<const float> router, std::span<const float> x,
                       std::span<float> y) const {
-  const HyperParameters& config = model_.config();
-  const std::size_t n = router.size() / config.n_experts;
-  const std::size_t used = config.n_experts_used;
+  const std::size_t n = router.size() / spec.n_experts;
+  const std::size_t used = spec.n_used;
   std::vector<std::uint32_t> chosen(used);
   std::vector<float> weights(used);
   for (std::size_t t = 0; t < n; ++t) {
@@ -149,22 +146,20 @@ void Interpreter::rotate(const Tap& tap, int layer, std::span<const std::size_t>
     const std::span<float> heads = row(x, t, positions.size());
     if (!norm.empty()) norm_heads(heads, norm, config.norm_eps);
     angles.angles(positions[t], cos, sin);
-    rope(heads, config.head_dim, cos, sin);
+    rope(heads, config.attention(static_cast<std::size_t>(layer)).head_dim, cos, sin);
   }
 }
 
 void Interpreter::attend(const Tap& tap, int layer, const OpInputs& in, std::span<float> y) const {
-  const HyperParameters& config = model_.config();
+  const AttentionSpec& spec = model_.config().attention(static_cast<std::size_t>(layer));
   const std::size_t n = in.positions.size();
-  const std::size_t heads_per_kv = config.n_heads / config.n_kv_heads;
-  const std::size_t window = config.layers[static_cast<std::size_t>(layer)].window;
   const std::span<const float> sinks = vector(tap.weight, layer);
   for (std::size_t t = 0; t < n; ++t) {
-    for (std::size_t head = 0; head < config.n_heads; ++head) {
-      reference::attend(row(row(in.taps[0], t, n), head, config.n_heads), config.score_scale(),
-                        *in.cache, in.cache_layer, head / heads_per_kv, in.positions[t], window,
+    for (std::size_t head = 0; head < spec.n_heads; ++head) {
+      reference::attend(row(row(in.taps[0], t, n), head, spec.n_heads), spec.scale, *in.cache,
+                        in.cache_layer, head / spec.heads_per_kv(), in.positions[t], spec.window,
                         sinks.empty() ? nullptr : &sinks[head],
-                        row(row(y, t, n), head, config.n_heads));
+                        row(row(y, t, n), head, spec.n_heads));
     }
   }
 }

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/forward/kv_cache.h"
+#include "engine/forward/sequence_state.h"
 #include "engine/forward/taps.h"
 #include "engine/model/model.h"
 #include "tokenizer/vocab_spec.h"
@@ -20,7 +20,7 @@ struct OpInputs {
   /// The rows of Tap::inputs, (n, width). Of attention only the first is read, the queries: keys
   /// and values come from the cache.
   std::array<std::span<const float>, 3> taps = {};
-  const KvCache* cache = nullptr;  ///< has keys and values up to the rows' positions
+  const SequenceState* cache = nullptr;  ///< has keys and values up to the rows' positions
   std::size_t cache_layer = 0;
 };
 
@@ -38,7 +38,7 @@ class Interpreter {
   /// Stores keys and values, rows of the second and third input of attention, as those of
   /// `positions`.
   void store(std::span<const std::size_t> positions, std::span<const float> keys,
-             std::span<const float> values, KvCache& cache, std::size_t cache_layer) const;
+             std::span<const float> values, SequenceState& cache, std::size_t cache_layer) const;
 
   /// The matrix that takes part in the op, or nullptr.
   const PackedMatrix* matrix(const Tap& tap, int layer) const;
@@ -47,14 +47,19 @@ class Interpreter {
 
  private:
   /// A product with the experts that each row of `router` chooses, and their biases, if any.
-  void product_of_experts(const PackedMatrix& w, std::span<const float> bias,
+  void product_of_experts(const PackedMatrix& w, std::span<const float> bias, const FfnSpec& spec,
                           std::span<const float> router, std::span<const float> x,
                           std::span<float> y) const;
-  void mix(std::span<const float> router, std::span<const float> x, std::span<float> y) const;
+  void mix(const FfnSpec& spec, std::span<const float> router, std::span<const float> x,
+           std::span<float> y) const;
   void embed(std::span<const TokenId> tokens, std::span<float> y) const;
   void rotate(const Tap& tap, int layer, std::span<const std::size_t> positions,
               std::span<float> x) const;
   void attend(const Tap& tap, int layer, const OpInputs& in, std::span<float> y) const;
+
+  const FfnSpec& ffn(int layer) const {
+    return model_.config().layers[static_cast<std::size_t>(layer)].ffns[0];
+  }
 
   const Model& model_;
 };

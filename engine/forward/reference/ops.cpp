@@ -194,7 +194,7 @@ void finish(const AttentionPartial& sum, std::span<float> context) {
   for (std::size_t d = 0; d < context.size(); ++d) context[d] = sum.o[d] / sum.l;
 }
 
-void attend(std::span<const float> q, float scale, const KvCache& cache, std::size_t layer,
+void attend(std::span<const float> q, float scale, const SequenceState& cache, std::size_t layer,
             std::size_t kv_head, std::size_t position, std::size_t window, const float* sink,
             std::span<float> context) {
   const std::size_t n_keys = position + 1;

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/forward/kv_cache.h"
+#include "engine/forward/sequence_state.h"
 #include "quant/contract/contract.h"
 #include "quant/kernels/packed_matrix.h"
 
@@ -77,7 +77,7 @@ void finish(const AttentionPartial& sum, std::span<float> context);
 /// `window` of 0 .. position, or all where it is 0.
 /// @param sink     the head's; nullptr: it has none
 /// @param context  (head_dim), overwritten
-void attend(std::span<const float> q, float scale, const KvCache& cache, std::size_t layer,
+void attend(std::span<const float> q, float scale, const SequenceState& cache, std::size_t layer,
             std::size_t kv_head, std::size_t position, std::size_t window, const float* sink,
             std::span<float> context);
 

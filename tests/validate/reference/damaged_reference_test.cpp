@@ -136,7 +136,7 @@ TEST_CASE("every tap of another shape or type is refused, naming key and both sh
   Bench bench;
   REQUIRE(bench.verdict([](const auto&, auto&) { return true; }) == "PASS");
   for (const auto& [tap, layer] : taps_of_model(effort(2, 1))) {
-    const std::uint64_t width = tap->width.of(bench.config());
+    const std::uint64_t width = tap->width.of(bench.config(), layer);
     const std::string label = tap_label(layer, tap->name);
     CAPTURE(label);
     const std::string need = "need [5, " + std::to_string(width) + "]";

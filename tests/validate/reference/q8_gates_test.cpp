@@ -25,21 +25,22 @@ TapMatrix drawn(std::size_t n, std::size_t features, float size, float most, uns
 }
 
 /// What the definition makes of them.
-TapMatrix by_definition(const HyperParameters& config, KvType kv, const TapMatrix& q,
-                        const TapMatrix& k, const TapMatrix& v, std::size_t window,
-                        TokenRows rows) {
-  KvCache cache(require_ok(KvPool::create(config, KvGroups::pages_for(k.rows), kv)));
+TapMatrix by_definition(const AttentionSpec& spec, KvType kv, const TapMatrix& q,
+                        const TapMatrix& k, const TapMatrix& v, TokenRows rows) {
+  HyperParameters config{.n_layers = 1};
+  config.layers = {{.mixer = spec}};
+  SequenceState cache(require_ok(KvPool::create(config, KvGroups::pages_for(k.rows), kv)));
   REQUIRE(cache.reserve(0, k.rows));
   const auto row = [](const TapMatrix& m, std::size_t t) {
     return std::span(m.values).subspan(t * m.features, m.features);
   };
   for (std::size_t t = 0; t < k.rows; ++t) cache.store(0, 0, t, row(k, t), row(v, t));
   TapMatrix out{q.rows, q.features, std::vector<float>(q.values.size())};
-  const std::size_t dim = config.head_dim;
+  const std::size_t dim = spec.head_dim;
   for (std::size_t t = 0; t < q.rows; ++t) {
-    for (std::size_t h = 0; h < config.n_heads; ++h) {
-      reference::attend(row(q, t).subspan(h * dim, dim), config.score_scale(), cache, 0,
-                        h / (config.n_heads / config.n_kv_heads), rows[t], window, nullptr,
+    for (std::size_t h = 0; h < spec.n_heads; ++h) {
+      reference::attend(row(q, t).subspan(h * dim, dim), spec.scale, cache, 0,
+                        h / spec.heads_per_kv(), rows[t], spec.window, nullptr,
                         std::span(out.values).subspan(t * q.features + h * dim, dim));
     }
   }
@@ -57,18 +58,18 @@ TEST_CASE("attention in q8 written a second time equals the definition's, up to 
           "[gates]") {
   const std::size_t dim = GENERATE(32, 40, 80);
   const std::size_t window = GENERATE(0, 40, 300);
-  HyperParameters config{};
-  config.n_layers = 1;
-  config.n_heads = 4;
-  config.n_kv_heads = 2;
-  config.head_dim = dim;
+  const AttentionSpec spec{.n_heads = 4,
+                           .n_kv_heads = 2,
+                           .head_dim = dim,
+                           .window = window,
+                           .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(dim)))};
   const std::vector<std::size_t> rows = {0, 1, 31, 32, 254, 255, 256, 300, 519};
   const TapMatrix k = drawn(520, 2 * dim, 0.5F, 3, 1);
   const TapMatrix v = drawn(520, 2 * dim, 1, 20, 2);
   const TapMatrix q = drawn(rows.size(), 4 * dim, 1, 1, 3);
-  const TapMatrix expected = by_definition(config, KvType::kQ8, q, k, v, window, rows);
-  const IdealOutput ideal = ideal_attention(config, KvType::kQ8, q, k, v, window, rows);
-  const IdealOutput finer = ideal_attention(config, KvType::kF16, q, k, v, window, rows);
+  const TapMatrix expected = by_definition(spec, KvType::kQ8, q, k, v, rows);
+  const IdealOutput ideal = ideal_attention(spec, KvType::kQ8, q, k, v, rows);
+  const IdealOutput finer = ideal_attention(spec, KvType::kF16, q, k, v, rows);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     CAPTURE(dim, window, rows[i]);
     const auto row = [&](const TapMatrix& m) {
@@ -91,7 +92,7 @@ TEST_CASE("the noise of q8 is predicted to some percent", "[gates]") {
     const TapMatrix exact = require_ok(clean.tap(1, rounded));
     TapMatrix coded = exact;
     constexpr std::size_t kGroup = 32;  // the embedded model's heads
-    REQUIRE(replay.config().head_dim == kGroup);
+    REQUIRE(replay.config().attention(1).head_dim == kGroup);
     for (std::size_t at = 0; at < coded.values.size(); at += kGroup) {
       std::int8_t codes[kGroup];
       const float scale = quantize_codes(std::span(exact.values).subspan(at, kGroup), codes);

@@ -51,11 +51,14 @@ const KernelTable& fastest() { return *kernel_tables_here().back(); }
 
 TEST_CASE("the definition's functions are within their bounds of f64", "[self]") {
   for (const float theta : {10000.0F, 500000.0F}) {
+    const AttentionSpec wide{.n_heads = 2, .n_kv_heads = 1, .head_dim = 48, .scale = 0.144F};
+    const AttentionSpec narrow{
+        .n_heads = 2, .n_kv_heads = 2, .head_dim = 16, .rope = 1, .scale = 0.25F};
     const HyperParameters config{.d_model = 288,
-                                 .head_dim = 48,
                                  .context = 8192,
                                  .norm_eps = 1e-6F,
-                                 .ropes = {{.dims = 40, .theta = theta}, {.dims = 16}}};
+                                 .ropes = {{.dims = 40, .theta = theta}, {.dims = 16}},
+                                 .layers = {{.mixer = wide}, {.mixer = narrow}}};
     const std::vector<Rope> ropes = {Rope(config.ropes[0], {}), Rope(config.ropes[1], {})};
     check_passed(check_definition(config, ropes, {}));
   }

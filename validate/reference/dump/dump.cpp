@@ -57,6 +57,15 @@ std::string tap_label(int layer, std::string_view tap) {
                                      : fmt::format("L{:03}/{}", layer, tap);
 }
 
+TapFlow Dump::flow() const {
+  std::vector<LayerPartSet> layers(n_layers_);
+  for (std::size_t i = 0; i < n_layers_; ++i) {
+    layers[i].add(LayerPart::kAttention);
+    for (const Tap& tap : layer_taps()) layers[i].add(tap.part, has(static_cast<int>(i), tap.name));
+  }
+  return TapFlow(std::move(layers));
+}
+
 Result<Dump> Dump::load(const std::string& path, const NpzLimits& limits) {
   Dump dump;
   LLM_TRY(dump.file_, NpzReader::open(path, limits));

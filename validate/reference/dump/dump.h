@@ -73,8 +73,9 @@ class Dump {
   /// Tokens of step s are [step_ptr[s], step_ptr[s + 1]).
   std::span<const std::int64_t> step_ptr() const { return step_ptr_; }
   std::size_t n_layers() const { return n_layers_; }
-  /// Of the model that it was recorded from, by the taps that are there.
-  TapFlow flow() const { return {n_layers_, has(0, "attn_post"), has(0, "router")}; }
+  /// Of the model that it was recorded from: layers have the parts whose taps are there, and
+  /// attention.
+  TapFlow flow() const;
   /// Array names that are no tap this version knows; a report mentions them.
   const std::vector<std::string>& unknown_keys() const { return unknown_keys_; }
 

@@ -63,8 +63,8 @@ DumpMeta engine_meta(const Sequence& session, const std::string& producer,
   meta.rope_theta = static_cast<double>(config.ropes.front().theta);
   meta.taps_absent = {{"probs", "attention is never stored as a matrix"}};
   meta.n_layers = config.n_layers;
-  meta.head_dim = config.head_dim;
-  meta.rope_dim = config.rope_dims;
+  meta.head_dim = config.most(&LayerSpec::head_dim);
+  meta.rope_dim = 2 * config.rope_pairs();
   return meta;
 }
 

@@ -30,7 +30,7 @@ constexpr double kHalfRounding = 0x1p-22 / 6;
 std::vector<std::pair<int, std::string_view>> carried_by(int layer, std::string_view tap,
                                                          const TapFlow& flow) {
   std::vector<std::pair<int, std::string_view>> out;
-  const auto from = input_of(*find_tap(layer, tap), layer, flow);
+  const auto from = input_of(*flow.find(layer, tap), layer, flow);
   if (from && from->row->op == TapOp::kNorm) out.emplace_back(from->layer, from->row->name);
   if (tap == "k") out.emplace_back(layer, "k_rope");
   return out;
@@ -105,7 +105,8 @@ Result<double> attention_rounding(const Replay& replay, const Dump& inputs, int 
   if (replay.kv() != KvType::kQ8 || !(is_cached || tap == "q_rope")) return 0.0;
   LLM_TRY(const auto x,
           engine_order_tap(inputs, layer, tap == "k" ? "k_rope" : tap, replay.config()));
-  return x ? group_rounding(*x, replay.config().head_dim) : 0.0;
+  return x ? group_rounding(*x, replay.config().attention(static_cast<std::size_t>(layer)).head_dim)
+           : 0.0;
 }
 
 /// A cost beyond so many times the expected one is worth a word.
@@ -148,9 +149,10 @@ OpNoise arithmetic_noise(const Replay& replay) {
   OpNoise out;
   for (const auto& [tap, layer] : taps_of_model(replay.config())) {
     const PackedMatrix* w = tap->op == TapOp::kProduct ? replay.matrix(layer, tap->name) : nullptr;
-    const std::size_t n = w != nullptr                   ? w->n_cols()
-                          : tap->op == TapOp::kAttention ? replay.config().head_dim
-                                                         : 1;
+    const std::size_t n = w != nullptr ? w->n_cols()
+                          : tap->op == TapOp::kAttention
+                              ? replay.config().attention(static_cast<std::size_t>(layer)).head_dim
+                              : 1;
     out[{layer, std::string(tap->name)}] = static_cast<double>(n) * 0x1p-48 / 6;
   }
   return out;

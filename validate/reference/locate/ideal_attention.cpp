@@ -199,22 +199,22 @@ Noise ideal_head(const Head& head, KvType kv, std::span<const float> q, std::spa
 
 }  // namespace
 
-IdealOutput ideal_attention(const HyperParameters& config, KvType kv, const TapMatrix& q,
-                            const TapMatrix& k, const TapMatrix& v, std::size_t window,
-                            TokenRows rows, std::span<const float> sinks) {
-  const std::size_t dim = config.head_dim;
-  const auto scale = static_cast<double>(config.score_scale());
+IdealOutput ideal_attention(const AttentionSpec& spec, KvType kv, const TapMatrix& q,
+                            const TapMatrix& k, const TapMatrix& v, TokenRows rows,
+                            std::span<const float> sinks) {
+  const std::size_t dim = spec.head_dim;
+  const auto scale = static_cast<double>(spec.scale);
   const Cached keys = as_cached(k, kv, dim);
   const Cached values = as_cached(v, kv, dim);
   IdealOutput out;
   out.output = {q.rows, q.features, std::vector<float>(q.values.size())};
   for (std::size_t t = 0; t < q.rows; ++t) {
     const std::size_t n_past = (rows.empty() ? t : rows[t]) + 1;
-    const std::size_t n_keys = window == 0 ? n_past : std::min(window, n_past);
+    const std::size_t n_keys = spec.window == 0 ? n_past : std::min(spec.window, n_past);
     Noise noise;
     double energy = 0;
-    for (std::size_t h = 0; h < config.n_heads; ++h) {
-      const std::size_t kv_head = h / (config.n_heads / config.n_kv_heads);
+    for (std::size_t h = 0; h < spec.n_heads; ++h) {
+      const std::size_t kv_head = h / spec.heads_per_kv();
       const std::size_t at = t * q.features + h * dim;
       const std::span context = std::span(out.output.values).subspan(at, dim);
       const std::optional<double> sink =

@@ -140,7 +140,7 @@ double round_to_half(float x) {
 Result<std::optional<IdealOutput>> ideal_output(const Replay& replay, const Dump& inputs, int layer,
                                                 std::string_view tap, TokenRows rows) {
   std::optional<IdealOutput> none;
-  const Tap& op = *find_tap(layer, tap);
+  const Tap& op = *TapFlow(replay.config()).find(layer, tap);
   const auto from = input_of(op, layer, replay.config());
   const auto format = replay.product_format(layer, tap);
   const bool is_attention = op.op == TapOp::kAttention;
@@ -155,7 +155,7 @@ Result<std::optional<IdealOutput>> ideal_output(const Replay& replay, const Dump
   if (!is_attention) {
     LLM_TRY(const auto products, replay.products(inputs, layer, op, selected, rows));
     if (!products) return none;
-    const std::size_t width = op.width.of(replay.config());
+    const std::size_t width = op.width.of(replay.config(), layer);
     IdealOutput out;
     out.output = {selected.rows, width, std::vector<float>(selected.rows * width)};
     for (const Replay::Product& product : *products)
@@ -168,8 +168,8 @@ Result<std::optional<IdealOutput>> ideal_output(const Replay& replay, const Dump
   LLM_TRY(const auto k, read(*input_of(op, layer, replay.config(), 1)));
   LLM_TRY(const auto v, read(*input_of(op, layer, replay.config(), 2)));
   if (!k || !v) return none;
-  const std::size_t window = replay.config().layers[static_cast<std::size_t>(layer)].window;
-  return std::optional(ideal_attention(replay.config(), replay.kv(), selected, *k, *v, window, rows,
+  const AttentionSpec& spec = replay.config().attention(static_cast<std::size_t>(layer));
+  return std::optional(ideal_attention(spec, replay.kv(), selected, *k, *v, rows,
                                        replay.definition().vector(op.weight, layer)));
 }
 

@@ -80,7 +80,8 @@ std::string suspects(const Tap& tap, const std::string& type) {
 
 class Locator {
  public:
-  Locator(const Replay& replay, const LocateInput& input) : replay_(replay), in_(input) {}
+  Locator(const Replay& replay, const LocateInput& input)
+      : replay_(replay), in_(input), flow_(replay.config()) {}
 
   Result<Location> run() {
     out_.replayed = true;
@@ -124,14 +125,15 @@ class Locator {
   }
 
   Status describe(Finding& f, const OpOutput& output, const Dump& inputs) const {
-    const LayerDiffRow row = judge(f.layer, *find_tap(f.layer, f.tap), output);
+    const LayerDiffRow row = judge(f.layer, *flow_.find(f.layer, f.tap), output);
     f.nmse = row.limits.front().metric == Metric::kRowNmse ? row.error.row_nmse : row.error.nmse;
     f.limit = row.limits.front().bound;
     SignatureOptions options;
     options.tolerance = std::max(f.limit, 1e-12);
-    if (find_tap(f.layer, f.tap)->op == TapOp::kRope) {
-      options.head_dim = replay_.config().head_dim;
-      options.rope_dim = replay_.config().rope_dims;
+    if (flow_.find(f.layer, f.tap)->op == TapOp::kRope) {
+      const auto layer = static_cast<std::size_t>(f.layer);
+      options.head_dim = replay_.config().attention(layer).head_dim;
+      options.rope_dim = replay_.config().rope_of(layer).dims;
     }
     f.signature = find_signature(output.actual, output.expected, options).text;
     f.tokens = wrong_tokens(output, in_.rows, in_.run.step_ptr());
@@ -147,7 +149,7 @@ class Locator {
     std::string none;
     if (f.layer == ProbeSink::kGlobal) return none;
     for (const Tap& tap : layer_taps()) {
-      if (tap.name == f.tap) continue;
+      if (tap.name == f.tap || !flow_.has(tap, f.layer)) continue;
       LLM_TRY(auto found, engine_order_tap(inputs, f.layer, tap.name, replay_.config()));
       if (!found || found->features != actual.features) continue;
       const TapMatrix other = select_rows(*std::move(found), in_.rows);
@@ -159,6 +161,7 @@ class Locator {
 
   const Replay& replay_;
   const LocateInput& in_;
+  TapFlow flow_;
   bool saw_nonfinite_ = false;
   Location out_;
 };
@@ -175,9 +178,9 @@ std::vector<std::string> check_hyper_parameters(const DumpMeta& reference,
   };
   compare_value("n_layers", static_cast<double>(config.n_layers),
                 static_cast<double>(reference.n_layers));
-  compare_value("head_dim", static_cast<double>(config.head_dim),
+  compare_value("head_dim", static_cast<double>(config.most(&LayerSpec::head_dim)),
                 static_cast<double>(reference.head_dim));
-  compare_value("rope_dim", static_cast<double>(config.rope_dims),
+  compare_value("rope_dim", static_cast<double>(2 * config.rope_pairs()),
                 static_cast<double>(reference.rope_dim));
   compare_value("eps", static_cast<double>(config.norm_eps), reference.eps);
   compare_value("rope_theta", static_cast<double>(config.ropes.front().theta),

@@ -10,8 +10,8 @@
 
 #include "base/check.h"
 #include "base/float_environment.h"
-#include "engine/forward/kv_cache.h"
 #include "engine/forward/route.h"
+#include "engine/forward/sequence_state.h"
 #include "validate/reference/diff/layer_diff.h"
 
 namespace llm {
@@ -60,15 +60,16 @@ Result<std::optional<TapMatrix>> engine_order_tap(const Dump& dump, int layer, s
   std::optional<TapMatrix> none;
   if (!dump.has(layer, tap)) return none;
   LLM_TRY(TapMatrix out, dump.tap(layer, tap));
-  const Tap* row = find_tap(layer, tap);
-  if (row != nullptr && out.features != row->width.of(config)) {
+  const Tap* row = TapFlow(config).find(layer, tap);
+  if (row != nullptr && out.features != row->width.of(config, layer)) {
     return Error{ErrorCode::kMalformed, tap_label(layer, tap),
                  fmt::format("found shape [{}, {}], need [{}, {}] for this model", out.rows,
-                             out.features, out.rows, row->width.of(config))};
+                             out.features, out.rows, row->width.of(config, layer))};
   }
   const bool has_heads = row != nullptr && row->layout == TapLayout::kRopeHeads;
   if (has_heads && dump.meta().qk_layout == "half") {
-    half_to_interleaved(out, config.head_dim, config.rope_dims);
+    const auto at = static_cast<std::size_t>(layer);
+    half_to_interleaved(out, config.attention(at).head_dim, config.rope_of(at).dims);
   }
   return std::optional<TapMatrix>(std::move(out));
 }
@@ -77,7 +78,7 @@ Replay::Replay(std::shared_ptr<const Model> model, KvType kv)
     : model_(std::move(model)), definition_(*model_), kv_(kv) {}
 
 const PackedMatrix* Replay::matrix(int layer, std::string_view tap) const {
-  const Tap* row = find_tap(layer, tap);
+  const Tap* row = TapFlow(config()).find(layer, tap);
   return row == nullptr ? nullptr : definition_.matrix(*row, layer);
 }
 
@@ -107,11 +108,12 @@ Result<std::optional<std::vector<Replay::Product>>> Replay::products(const Dump&
   LLM_TRY(auto all_logits, engine_order_tap(inputs, layer, router_tap->row->name, config()));
   if (!all_logits) return std::optional<Products>();
   const TapMatrix logits = select_rows(*std::move(all_logits), rows);
-  const std::size_t used = config().n_experts_used;
-  const std::size_t n_rows = w.n_rows() / config().n_experts;
+  const FfnSpec& spec = config().layers[static_cast<std::size_t>(layer)].ffns[0];
+  const std::size_t used = spec.n_used;
+  const std::size_t n_rows = w.n_rows() / spec.n_experts;
   const std::size_t n_cols = w.n_cols();
   const bool is_cut = x.features == used * n_cols;
-  std::vector<Product> of_expert(config().n_experts);
+  std::vector<Product> of_expert(spec.n_experts);
   std::vector<std::uint32_t> chosen(used);
   std::vector<float> weights(used);
   for (std::size_t t = 0; t < logits.rows; ++t) {
@@ -139,7 +141,7 @@ Result<std::optional<std::vector<Replay::Product>>> Replay::products(const Dump&
 Result<std::optional<TapMatrix>> Replay::run(const Dump& inputs, int layer, std::string_view tap,
                                              TokenRows rows) const {
   const FloatEnvironment contract;
-  const Tap& op = *find_tap(layer, tap);
+  const Tap& op = *TapFlow(config()).find(layer, tap);
   const bool attends = op.op == TapOp::kAttention;
   std::vector<std::size_t> all(inputs.tokens().size());
   std::iota(all.begin(), all.end(), std::size_t{0});
@@ -156,10 +158,9 @@ Result<std::optional<TapMatrix>> Replay::run(const Dump& inputs, int layer, std:
     read[i] = attends && i > 0 ? *std::move(found) : select_rows(*std::move(found), rows);
     in.taps[i] = read[i].values;
   }
-  std::optional<KvCache> cache;
+  std::optional<SequenceState> cache;
   if (attends) {
-    HyperParameters one_layer = config();
-    one_layer.n_layers = 1;
+    const HyperParameters one_layer = config().only(static_cast<std::size_t>(layer));
     LLM_TRY(auto pool, KvPool::create(one_layer, KvGroups::pages_for(all.size()), kv_));
     cache.emplace(std::move(pool));
     LLM_CHECK(cache->reserve(0, all.size()));
@@ -167,7 +168,7 @@ Result<std::optional<TapMatrix>> Replay::run(const Dump& inputs, int layer, std:
     in.cache = &*cache;
   }
   return std::optional(
-      TapMatrix{wanted.size(), op.width.of(config()), definition_.run(op, layer, in)});
+      TapMatrix{wanted.size(), op.width.of(config(), layer), definition_.run(op, layer, in)});
 }
 
 std::string quantization_fault(ActivationFormat format, std::span<const float> x) {

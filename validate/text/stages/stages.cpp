@@ -117,9 +117,7 @@ class Stages {
   /// One run of the reference's first tokens, in such calls.
   Status run_split(const std::shared_ptr<const Model>& model, ComputeMode mode,
                    const std::vector<std::int64_t>& step_ptr, bool is_second_token) {
-    TapFlow flow = model->config();
-    flow.n_layers = std::max(reference_.n_layers(), flow.n_layers);
-    LLM_TRY(const Dump part, with_steps(reference_, flow, step_ptr));
+    LLM_TRY(const Dump part, with_steps(reference_, reference_.flow(), step_ptr));
     LayerCheckOptions options;
     options.model_sha256 = options_.model_sha256;
     options.progress = options_.progress;

@@ -10,24 +10,27 @@
 
 namespace llm {
 
-/// Keys and values of one sequence, per layer and KV head, rounded to the pool's type when stored
-/// and always read back from here. Holds pages of a KvPool, in each of its groups of layers: page i
-/// has positions [256 i, 256 i + 256). Leading pages that no query to come looks into are given
-/// back. Move-only; gives all its pages back at the end.
-class KvCache {
+/// What the layers keep of one sequence: keys and values, per layer and KV head, rounded to the
+/// pool's type when stored and always read back from here; and states. Holds pages of a KvPool, in
+/// each of its groups of layers: page i has positions [256 i, 256 i + 256), and leading pages that
+/// no query to come looks into are given back. Of a group of states there is one page, which is of
+/// the position that the last pass ended at, and of no other: a sequence that is cut elsewhere is
+/// computed from its beginning. Move-only; gives all its pages back at the end.
+class SequenceState {
  public:
-  explicit KvCache(std::shared_ptr<KvPool> pool)
+  explicit SequenceState(std::shared_ptr<KvPool> pool)
       : pool_(std::move(pool)), tables_(pool_->groups().size()) {}
-  KvCache(KvCache&& other) noexcept { *this = std::move(other); }
-  KvCache& operator=(KvCache&& other) noexcept {
+  SequenceState(SequenceState&& other) noexcept { *this = std::move(other); }
+  SequenceState& operator=(SequenceState&& other) noexcept {
     std::swap(pool_, other.pool_);
     std::swap(tables_, other.tables_);
     std::swap(prefixes_, other.prefixes_);
+    std::swap(states_at_, other.states_at_);
     return *this;
   }
-  KvCache(const KvCache&) = delete;
-  KvCache& operator=(const KvCache&) = delete;
-  ~KvCache() { truncate(0); }
+  SequenceState(const SequenceState&) = delete;
+  SequenceState& operator=(const SequenceState&) = delete;
+  ~SequenceState() { truncate(0); }
 
   const KvPool& pool() const { return *pool_; }
   /// Pages that it holds, of all groups.
@@ -36,12 +39,15 @@ class KvCache {
   /// Makes positions [begin, end) ready to be stored, those before that they look at being stored
   /// or to be stored as well: gives back the pages that no query from KvGroups::kept_from(begin) on
   /// looks into, takes pages as needed, and copies a page that others hold too. Pages are given
-  /// back only here and by adopt(), so that truncate() goes back to there at no cost.
+  /// back only here and by adopt(), so that truncate() goes back to there at no cost. States are
+  /// then of `end`: the pass makes them so. Those of position 0 are zeros.
+  /// @pre reusable(begin) == begin, or nothing is stored: then the caller stores what is before it
   /// @return false when the pool has too few pages; what was ready still is.
   [[nodiscard]] bool reserve(std::size_t begin, std::size_t end);
 
   /// The position from which the sequence can go on when it is cut to `n_positions`, all of them
-  /// stored: that one, or 0 where pages are gone that its window reaches into.
+  /// stored: that one, or 0 where pages are gone that its window reaches into, or where states are
+  /// of another.
   std::size_t reusable(std::size_t n_positions) const;
   /// Gives back the pages without a position below reusable(n_positions). @return that
   std::size_t truncate(std::size_t n_positions);
@@ -52,7 +58,7 @@ class KvCache {
   /// @return positions in its leading published pages, a multiple of the page
   std::size_t adopt(std::span<const TokenId> tokens);
   /// Lets others adopt the whole pages of `tokens`, which are this sequence from position 0 on and
-  /// stored in every layer.
+  /// stored in every layer. Where layers have states, nothing is published.
   void publish(std::span<const TokenId> tokens);
 
   /// Rounds and stores rows [first_row, first_row + key.size()) of K and V at `position`; row r is
@@ -68,6 +74,11 @@ class KvCache {
                 std::span<std::byte> value) const;
   void store_raw(std::size_t layer, std::size_t position, std::span<const std::byte> key,
                  std::span<const std::byte> value);
+
+  /// The state of a layer, of one position for all of it. Zeros before the first.
+  /// @pre LayerMemory::is_state(), and positions were reserved
+  std::span<std::byte> state(std::size_t layer);
+  std::span<const std::byte> state(std::size_t layer) const;
 
   /// Keys and values of one position and head, for the definition; kernels use pages().
   /// @pre the position is ready, and its page not given back
@@ -97,18 +108,23 @@ class KvCache {
   };
 
   bool reserve(Table& table, std::size_t begin, std::size_t end);
+  bool reserve_states(Table& table, std::size_t begin);
+  /// Makes page i of the table one that this sequence alone holds, with its contents.
+  bool own(Table& table, std::size_t i);
   /// Gives back the pages that no query from `position` on looks into.
   void drop_before(std::size_t position);
   /// Gives back the pages from `n_pages` on.
   void cut(std::size_t n_pages);
+  bool is_state(std::size_t group) const { return pool_->groups().is_state(group); }
   void put(Table& table, std::size_t i, KvPool::Page page);
   KvPool::Prefix last_prefix() const {
     return prefixes_.empty() ? KvPool::kNoPrefix : prefixes_.back();
   }
 
   std::shared_ptr<KvPool> pool_;
-  std::vector<Table> tables_;             ///< of each group
+  std::vector<Table> tables_;             ///< of each group; of states one page at most
   std::vector<KvPool::Prefix> prefixes_;  ///< of the leading pages that others may adopt
+  std::size_t states_at_ = 0;             ///< the position that states are of
 };
 
 }  // namespace llm
