@@ -101,7 +101,8 @@ TEST_CASE("random waits deal the tasks out in other ways", "[base][thread_team]"
     return taker;
   };
   std::set<std::string> ways;
-  for (std::uint64_t seed = 0; seed < 20; ++seed) ways.insert(dealt(seed));
+  // On a busy machine one worker often takes all before the others have started.
+  for (std::uint64_t seed = 0; seed < 1000 && ways.size() <= 10; ++seed) ways.insert(dealt(seed));
   CHECK(ways.size() > 10);
 }
 

@@ -4,7 +4,7 @@
     tests/serving/rerank.py BIN_DIR VOCABULARY.gguf
 
 Makes a Qwen3 of two layers with seeded weights and the vocabulary of a Qwen2 file (its tensors are not read), asks llmserve to
-rerank documents with it, and computes the same in f64 by tools/oracle: the logits behind the prompt of Qwen3-Reranker's card,
+rerank documents with it, and computes the same in f64 by tools/reference_f64: the logits behind the prompt of Qwen3-Reranker's card,
 `yes` against `no`. Exit code 1 when the log-odds of a score are off by more than 0.01 or the order differs. Needs numpy and gguf.
 """
 
@@ -16,7 +16,7 @@ import gguf
 import numpy as np
 import server
 
-sys.path.insert(0, str(server.ROOT / "tools" / "oracle"))
+sys.path.insert(0, str(server.ROOT / "tools" / "reference_f64"))
 import gguf_model  # noqa: E402
 import llama_f64  # noqa: E402
 

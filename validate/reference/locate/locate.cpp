@@ -133,7 +133,7 @@ class Locator {
     if (flow_.find(f.layer, f.tap)->op == TapOp::kRope) {
       const auto layer = static_cast<std::size_t>(f.layer);
       options.head_dim = replay_.config().attention(layer).head_dim;
-      options.rope_dim = replay_.config().rope_of(layer).dims;
+      options.rope_dim = 2 * replay_.config().rope_pairs();
     }
     f.signature = find_signature(output.actual, output.expected, options).text;
     f.tokens = wrong_tokens(output, in_.rows, in_.run.step_ptr());

@@ -69,7 +69,8 @@ Result<std::optional<TapMatrix>> engine_order_tap(const Dump& dump, int layer, s
   const bool has_heads = row != nullptr && row->layout == TapLayout::kRopeHeads;
   if (has_heads && dump.meta().qk_layout == "half") {
     const auto at = static_cast<std::size_t>(layer);
-    half_to_interleaved(out, config.attention(at).head_dim, config.rope_of(at).dims);
+    // Converters reorder the rows of all layers, also of those that do not rotate.
+    half_to_interleaved(out, config.attention(at).head_dim, 2 * config.rope_pairs());
   }
   return std::optional<TapMatrix>(std::move(out));
 }
