@@ -161,11 +161,11 @@ std::size_t AnswerWriter::prompt_tokens() const {
   return n;
 }
 
-std::vector<ReplyPart> AnswerWriter::parts_of(const ServedText& text, bool takes_part) const {
+std::vector<ReplyPart> AnswerWriter::parts_of(const ServedText& text, UnfinishedCall of_cut) const {
   ReplyParser parser = request_.reply_parser();
   std::vector<ReplyPart> parts = parser.push(text.result.text);
   std::ranges::move(parser.finish(is_cut(text)), std::back_inserter(parts));
-  return whole_parts(std::move(parts), takes_part && is_cut(text));
+  return whole_parts(std::move(parts), is_cut(text) ? of_cut : UnfinishedCall::kContent);
 }
 
 bool AnswerWriter::is_cut(const ServedText& text) {

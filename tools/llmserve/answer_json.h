@@ -93,8 +93,9 @@ class AnswerWriter {
   AnswerWriter(const ServedModel& served, const AnswerRequest& request, std::string_view id);
 
   /// The parts of a whole reply, as whole_parts() gives them.
-  /// @param takes_part  a call whose arguments a limit has cut is one; else it is content
-  std::vector<ReplyPart> parts_of(const ServedText& text, bool takes_part = true) const;
+  /// @param of_cut  what becomes of a call whose arguments a limit has cut
+  std::vector<ReplyPart> parts_of(const ServedText& text,
+                                  UnfinishedCall of_cut = UnfinishedCall::kCall) const;
   /// A limit ended the text, not the model.
   static bool is_cut(const ServedText& text);
   /// The id of the answer's n-th call: nine letters and digits, as Mistral's templates want it.

@@ -18,7 +18,7 @@ class MessagesWriter : public AnswerWriter {
 
   std::string whole(std::span<const ServedText> texts) const override {
     AnswerJson blocks = AnswerJson::array();
-    for (ReplyPart& part : parts_of(texts[0], false)) {
+    for (ReplyPart& part : parts_of(texts[0], UnfinishedCall::kLeftOut)) {
       AnswerJson block = block_of(part, blocks.size());
       if (const char* const member = text_member(part.kind))
         block[member] = std::move(part.text);

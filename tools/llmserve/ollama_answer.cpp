@@ -24,7 +24,7 @@ class OllamaWriter : public AnswerWriter {
     if (is_raw())
       reply["response"] = texts[0].result.text;
     else
-      for (const ReplyPart& part : parts_of(texts[0], false)) add(part, reply);
+      for (const ReplyPart& part : parts_of(texts[0], UnfinishedCall::kLeftOut)) add(part, reply);
     AnswerJson json = line(std::move(reply));
     json.update(ended(texts[0]));
     return json_text(json) + "\n";
@@ -37,7 +37,8 @@ class OllamaWriter : public AnswerWriter {
   }
 
   std::string closing(std::size_t, const ServedText& text) override {
-    std::string lines = is_raw() ? "" : lines_of(parsers_[0].finish(is_cut(text)));
+    const auto of_cut = is_cut(text) ? UnfinishedCall::kLeftOut : UnfinishedCall::kContent;
+    std::string lines = is_raw() ? "" : lines_of(parsers_[0].finish(is_cut(text)), of_cut);
     AnswerJson last = line(empty_reply());
     last.update(ended(text));
     return lines + json_text(last) + "\n";
@@ -92,10 +93,11 @@ class OllamaWriter : public AnswerWriter {
             {"eval_count", text.result.ids.size()}};
   }
 
-  std::string lines_of(const std::vector<ReplyPart>& parts) const {
+  std::string lines_of(const std::vector<ReplyPart>& parts,
+                       UnfinishedCall unfinished = UnfinishedCall::kContent) const {
     std::string lines;
     // A call has its arguments as an object: it comes when it is whole.
-    for (const ReplyPart& part : whole_parts(parts, false)) {
+    for (const ReplyPart& part : whole_parts(parts, unfinished)) {
       AnswerJson reply = empty_reply();
       add(part, reply);
       lines += json_text(line(std::move(reply))) + "\n";
