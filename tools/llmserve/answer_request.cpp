@@ -22,9 +22,8 @@ constexpr std::size_t kMostPromptTokens = std::size_t{1} << 22;
 constexpr std::size_t kMostValues = std::size_t{1} << 20;
 constexpr std::size_t kUsualNewTokens = 16;
 
-/// What an answer takes memory for besides its texts, of all choices together: tokens of prompts;
-/// log probabilities, and what it repeats of the request.
-/// @param field  that asks for log probabilities
+}  // namespace
+
 Status check_cost(const AnswerRequest& request, const std::string& field) {
   const GenerateOptions& options = request.options;
   std::size_t n_prompt = 0;
@@ -47,8 +46,6 @@ Status check_cost(const AnswerRequest& request, const std::string& field) {
                      fmt::format("{} values in all", n),
                      fmt::format("at most {}; lower max_tokens or n", kMostValues));
 }
-
-}  // namespace
 
 Result<AnswerRequest> request_of(const RequestBody& body, const ServedModel& served) {
   for (const auto& [name, wanted] :
@@ -174,7 +171,15 @@ Result<AnswerRequest> reply_to(RequestBody& body, AnswerShape shape, const std::
   request.prompts.push_back(std::move(prompt.prompt));
   request.options.max_tokens = body.max_tokens.value_or(served.most_new_tokens);
   LLM_RETURN_IF_ERROR(check_lengths(request, served, path));
+  LLM_RETURN_IF_ERROR(check_cost(request, "top_logprobs"));
   return request;
+}
+
+Status set_logprobs(RequestBody& body) {
+  const std::size_t top = body.top_logprobs.value_or(0);
+  if (body.wants_logprobs) body.options.logprobs = top;
+  if (top == 0 || body.wants_logprobs) return Ok{};
+  return wrong_field("top_logprobs", std::to_string(top), "logprobs as well");
 }
 
 /// As vLLM has it.
@@ -190,16 +195,11 @@ static Result<bool> continues_reply(const RequestBody& body) {
 Result<AnswerRequest> parse_chat(const OrderedJson& json, const ServedModel& served) {
   RequestBody body;
   LLM_RETURN_IF_ERROR(chat_fields(&served, body).read(json));
-  const std::size_t top_logprobs = body.top_logprobs.value_or(0);
-  if (top_logprobs > 0 && !body.wants_logprobs)
-    return wrong_field("top_logprobs", std::to_string(top_logprobs), "logprobs as well");
+  LLM_RETURN_IF_ERROR(set_logprobs(body));
   if (const auto most = body.max_completion_tokens)
     body.max_tokens = std::min(body.max_tokens.value_or(*most), *most);
   LLM_TRY(body.chat.continues_reply, continues_reply(body));
-  if (body.wants_logprobs) body.options.logprobs = top_logprobs;
-  LLM_TRY(AnswerRequest request, reply_to(body, AnswerShape::kChat, "messages", served));
-  LLM_RETURN_IF_ERROR(check_cost(request, "top_logprobs"));
-  return request;
+  return reply_to(body, AnswerShape::kChat, "messages", served);
 }
 
 Result<AnswerRequest> parse_responses(const OrderedJson& json, const ServedModel& served) {

@@ -26,19 +26,32 @@ class OllamaWriter : public AnswerWriter {
     else
       for (const ReplyPart& part : parts_of(texts[0], UnfinishedCall::kLeftOut)) add(part, reply);
     AnswerJson json = line(std::move(reply));
+    AnswerJson logprobs = AnswerJson::array();
+    for (std::size_t i = 0; i < texts[0].result.logprobs.size(); ++i)
+      logprobs.push_back(logprobs_of(texts[0].result.ids[i], texts[0].result.logprobs[i])[0]);
+    if (request_.options.logprobs) json["logprobs"] = std::move(logprobs);
     json.update(ended(texts[0]));
     return json_text(json) + "\n";
   }
 
   std::string growth(std::size_t, const TextEvent& event) override {
-    if (is_raw())
-      return event.text.empty() ? "" : json_text(line({{"response", event.text}})) + "\n";
-    return lines_of(parsers_[0].push(event.text));
+    std::vector<AnswerJson> replies;
+    if (!is_raw())
+      replies = replies_of(parsers_[0].push(event.text));
+    else if (!event.text.empty())
+      replies.push_back({{"response", event.text}});
+    if (!event.id || !event.logprobs) return lines_of(std::move(replies));
+    if (replies.empty()) replies.push_back(empty_reply());
+    AnswerJson first = line(std::move(replies.front()));
+    replies.erase(replies.begin());
+    first["logprobs"] = logprobs_of(*event.id, *event.logprobs);
+    return json_text(first) + "\n" + lines_of(std::move(replies));
   }
 
   std::string closing(std::size_t, const ServedText& text) override {
     const auto of_cut = is_cut(text) ? UnfinishedCall::kLeftOut : UnfinishedCall::kContent;
-    std::string lines = is_raw() ? "" : lines_of(parsers_[0].finish(is_cut(text)), of_cut);
+    std::string lines =
+        is_raw() ? "" : lines_of(replies_of(parsers_[0].finish(is_cut(text)), of_cut));
     AnswerJson last = line(empty_reply());
     last.update(ended(text));
     return lines + json_text(last) + "\n";
@@ -93,16 +106,28 @@ class OllamaWriter : public AnswerWriter {
             {"eval_count", text.result.ids.size()}};
   }
 
-  std::string lines_of(const std::vector<ReplyPart>& parts,
-                       UnfinishedCall unfinished = UnfinishedCall::kContent) const {
-    std::string lines;
-    // A call has its arguments as an object: it comes when it is whole.
+  /// A call has its arguments as an object: it comes when it is whole.
+  std::vector<AnswerJson> replies_of(const std::vector<ReplyPart>& parts,
+                                     UnfinishedCall unfinished = UnfinishedCall::kContent) const {
+    std::vector<AnswerJson> replies;
     for (const ReplyPart& part : whole_parts(parts, unfinished)) {
-      AnswerJson reply = empty_reply();
-      add(part, reply);
-      lines += json_text(line(std::move(reply))) + "\n";
+      replies.push_back(empty_reply());
+      add(part, replies.back());
     }
+    return replies;
+  }
+
+  std::string lines_of(std::vector<AnswerJson> replies) const {
+    std::string lines;
+    for (AnswerJson& reply : replies) lines += json_text(line(std::move(reply))) + "\n";
     return lines;
+  }
+
+  /// Of a token, as a list.
+  AnswerJson logprobs_of(TokenId id, const Logprobs& logprobs) const {
+    LogprobsJson json(served_.tokenizer(), LogprobsJson::Shape::kChat, false);
+    json.add(id, &logprobs);
+    return json.take()["content"];
   }
 
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();

@@ -31,6 +31,7 @@ Result<AnswerRequest> parse_ollama_raw(const RequestBody& body, const ServedMode
                                         {.parse_special = body.is_raw, .suffix = body.suffix}));
   request.options.max_tokens = body.max_tokens.value_or(served.most_new_tokens);
   LLM_RETURN_IF_ERROR(check_lengths(request, served, "prompt"));
+  LLM_RETURN_IF_ERROR(check_cost(request, "top_logprobs"));
   return request;
 }
 
@@ -39,6 +40,7 @@ Result<AnswerRequest> parse_ollama_raw(const RequestBody& body, const ServedMode
 Result<AnswerRequest> parse_ollama_chat(const OrderedJson& json, const ServedModel& served) {
   RequestBody body;
   LLM_RETURN_IF_ERROR(ollama_chat_fields(&served, body).read(json));
+  LLM_RETURN_IF_ERROR(set_logprobs(body));
   if (body.chat.messages.empty()) return loaded_answer(json, true, served);
   body.chat.continues_reply = true;  // if it has begun
   return reply_to(body, AnswerShape::kOllamaChat, "messages", served);
@@ -47,6 +49,7 @@ Result<AnswerRequest> parse_ollama_chat(const OrderedJson& json, const ServedMod
 Result<AnswerRequest> parse_ollama_text(const OrderedJson& json, const ServedModel& served) {
   RequestBody body;
   LLM_RETURN_IF_ERROR(ollama_text_fields(&served, body).read(json));
+  LLM_RETURN_IF_ERROR(set_logprobs(body));
   if (body.more.empty() && body.suffix.empty()) return loaded_answer(json, false, served);
   if (body.is_raw || !body.suffix.empty()) return parse_ollama_raw(body, served);
   if (!body.instructions.empty()) body.chat.add_system(body.instructions);

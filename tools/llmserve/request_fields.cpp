@@ -100,14 +100,18 @@ JsonFields completion_fields(const ServedModel* served, RequestBody& body) {
   return fields;
 }
 
+static void add_logprobs(JsonFields& fields, RequestBody& body) {
+  fields.flag("logprobs", &body.wants_logprobs);
+  fields.integer("top_logprobs", &body.top_logprobs, 0, kMostLogprobs);
+}
+
 JsonFields chat_fields(const ServedModel* served, RequestBody& body) {
   JsonFields fields;
   add_chat(fields, body, "messages", messages_schema(), read_chat_messages, "What was said so far.")
       .needed("an array of messages");
   add_calls(fields, body, /*is_flat=*/false);
   add_thoughts(fields, body);
-  fields.flag("logprobs", &body.wants_logprobs);
-  fields.integer("top_logprobs", &body.top_logprobs, 0, kMostLogprobs);
+  add_logprobs(fields, body);
   add_most_tokens(fields, "max_completion_tokens", &body.max_completion_tokens,
                   "As max_tokens; the smaller one counts.");
   fields.flag("continue_final_message", &body.continue_final,
@@ -200,6 +204,7 @@ static void add_ollama(JsonFields& fields, RequestBody& body) {
   add_ollama_format(fields, body.structure);
   add_thoughts(fields, body);
   fields.flag("stream", &body.stream, "Lines of JSON; true unless it is said.");
+  add_logprobs(fields, body);
 }
 
 JsonFields ollama_chat_fields(const ServedModel*, RequestBody& body) {
