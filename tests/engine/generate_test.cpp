@@ -68,8 +68,8 @@ TEST_CASE("a repetition that DRY counts begins after a token that breaks it", "[
   options.sampler.dry_multiplier = 1e6F;
   options.max_tokens = 1;
   for (const char middle : {'y', ':', '\n'}) {
-    const Ids prompt = {kBos, byte_id('x'), byte_id(middle), byte_id('z'), byte_id('x'),
-                        byte_id(middle)};
+    const Ids prompt = {kBos,         byte_id('x'), byte_id(middle),
+                        byte_id('z'), byte_id('x'), byte_id(middle)};
     FakeSession session(VocabBuilder().build(), spelling("z", prompt.size()));
     CAPTURE(middle);
     REQUIRE((generate(session, prompt, options)->text == "z") == (middle != 'y'));

@@ -12,7 +12,7 @@
 #include "engine/serve/scheduler.h"
 #include "tools/common/chat_date.h"
 #include "tools/common/options.h"
-#include "tools/llmserve/http_server.h"
+#include "tools/llmserve/http/http_server.h"
 
 namespace llm {
 

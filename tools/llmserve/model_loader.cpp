@@ -146,7 +146,7 @@ Result<Lease> load(const ServeArguments& a, const Served& served) {
 
 }  // namespace
 
-Result<LoadPlan> plan_model(const ServeArguments& a, const ModelShelf::Model& model, bool quiet) {
+Result<LoadPlan> plan_model(const ServeArguments& a, const ModelManager::Model& model, bool quiet) {
   Served served{.id = model.id(), .path = model.path, .quiet = quiet};
   LLM_TRY(const ModelFile file, open_model_file(model.path, {.strict = a.strict}));
   LLM_TRY(const auto page, KvPool::create(file.config, 1, a.kv));
