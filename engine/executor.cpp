@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/check.h"
@@ -269,6 +270,14 @@ Error Executor::find_nonfinite(Work& w) {
 Sequence::Sequence(std::shared_ptr<Executor> executor, const SequenceOptions& options)
     : executor_(std::move(executor)), options_(options), cache_(executor_->pool_) {}
 
+Sequence::~Sequence() {
+  if (!shares()) return;
+  try {
+    cache_.publish(std::span(tokens_).first(n_stored_), SequenceState::Publish::kAll);
+  } catch (const std::bad_alloc&) {  // then others compute it again
+  }
+}
+
 Result<std::span<const float>> Sequence::evaluate(std::span<const TokenId> tokens, LogitRows rows) {
   Segment segment{this, tokens, rows};
   LLM_RETURN_IF_ERROR(executor_->evaluate({&segment, 1}));
@@ -286,10 +295,10 @@ std::size_t Sequence::adopt(std::span<const TokenId> tokens) {
 }
 
 void Sequence::take_stored(std::span<const TokenId> tokens) {
-  if (!options_.share_prefix || !options_.use_cache || probe_ != nullptr) return;
+  if (!shares() || probe_ != nullptr) return;
   keep_stored(n_stored_);
   cache_.publish(tokens.first(n_stored_));
-  n_stored_ = std::max(n_stored_, cache_.adopt(tokens));
+  n_stored_ = cache_.adopt(tokens, n_stored_);
 }
 
 void Sequence::truncate(std::size_t n_positions) {

@@ -28,7 +28,7 @@ struct ExecutorOptions {
 struct SequenceOptions {
   std::size_t context = 0;    ///< positions it may hold; 0: the executor's
   bool use_cache = true;      ///< false: every evaluation computes all positions anew
-  bool share_prefix = false;  ///< take over, and publish, pages of equal leading tokens
+  bool share_prefix = false;  ///< take over, and publish, what is stored of equal leading tokens
   bool reference = false;     ///< computed by the definition in plain loops; slow
   bool nonfinite = false;     ///< NaN and Inf among logits are given back, not an error
 };
@@ -145,6 +145,9 @@ class Executor {
 /// One sequence of an executor: its tokens, and the pages that hold its keys and values.
 class Sequence final : public Session {
  public:
+  /// Publishes what is stored, with share_prefix.
+  ~Sequence() override;
+
   const Model& model() const { return executor_->model(); }
   const Executor& executor() const { return *executor_; }
   Executor& executor() { return *executor_; }
@@ -181,6 +184,7 @@ class Sequence final : public Session {
  private:
   friend class Executor;
   Sequence(std::shared_ptr<Executor> executor, const SequenceOptions& options);
+  bool shares() const { return options_.share_prefix && options_.use_cache; }
   /// Forgets what is stored behind n_positions.
   void keep_stored(std::size_t n_positions) {
     n_stored_ = cache_.truncate(std::min(n_stored_, n_positions));
