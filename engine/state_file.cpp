@@ -27,8 +27,8 @@ Sha256Digest sha256_of(std::span<const std::byte> bytes) {
 }
 
 std::size_t head_bytes(const StateHead& head) {
-  return kFixedBytes + head.tokens.size() * sizeof(TokenId) +
-         head.sections.size() * kSectionBytes + sizeof(Sha256Digest);
+  return kFixedBytes + head.tokens.size() * sizeof(TokenId) + head.sections.size() * kSectionBytes +
+         sizeof(Sha256Digest);
 }
 
 class HeadWriter {
@@ -83,9 +83,9 @@ Result<StateHead> read_head(const MappedFile& file) {
   const auto parent = reader.read_bytes(sizeof(Prefix), "parent");
   if (!reader.ok()) return reader.error();
   if (n_tokens > KvGroups::kPagePositions || first > n_tokens || n_groups > kMostGroups)
-    return malformed("head", fmt::format("found {} groups, positions {}..{}, need at most {}, {}",
-                                         n_groups, first, n_tokens, kMostGroups,
-                                         KvGroups::kPagePositions));
+    return malformed("head",
+                     fmt::format("found {} groups, positions {}..{}, need at most {}, {}", n_groups,
+                                 first, n_tokens, kMostGroups, KvGroups::kPagePositions));
   StateHead head;
   head.page = page;
   head.first = first;
@@ -116,7 +116,8 @@ std::string StateHead::file_name() const {
   hash.update(parent);
   hash.update(std::as_bytes(std::span(&first, 1)));
   hash.update(std::as_bytes(std::span(tokens)));
-  for (const Section& section : sections) hash.update(std::as_bytes(std::span(&section.n_bytes, 1)));
+  for (const Section& section : sections)
+    hash.update(std::as_bytes(std::span(&section.n_bytes, 1)));
   return hash.hex().substr(0, 40) + std::string(kStateSuffix);
 }
 
@@ -134,8 +135,8 @@ Status write_state_file(const std::string& path, StateHead& head,
                         std::span<const std::vector<std::byte>> sections) {
   for (std::size_t i = 0; i < sections.size(); ++i)
     head.sections[i] = {sections[i].size(), sha256_of(sections[i])};
-  LLM_TRY(AtomicFile file, AtomicFile::create(path, AtomicFile::Unnamed::kIfPossible,
-                                              AtomicFile::Target::kPlain));
+  LLM_TRY(AtomicFile file,
+          AtomicFile::create(path, AtomicFile::Unnamed::kIfPossible, AtomicFile::Target::kPlain));
   LLM_RETURN_IF_ERROR(file.write(encoded(head)));
   for (const auto& section : sections) LLM_RETURN_IF_ERROR(file.write(section));
   return file.commit();

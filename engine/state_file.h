@@ -21,10 +21,10 @@ struct StateHead {
     Sha256Digest sha256 = {};
   };
 
-  Prefix parent = {};            ///< of the tokens before the page, and of all else they depend on
-  std::uint32_t page = 0;        ///< its number in the sequence
-  std::uint32_t first = 0;       ///< in the page
-  std::vector<TokenId> tokens;   ///< of the page, from its first position on
+  Prefix parent = {};             ///< of the tokens before the page, and of all else they depend on
+  std::uint32_t page = 0;         ///< its number in the sequence
+  std::uint32_t first = 0;        ///< in the page
+  std::vector<TokenId> tokens;    ///< of the page, from its first position on
   std::vector<Section> sections;  ///< of each group
 
   /// A name that no other contents have.
@@ -34,7 +34,8 @@ struct StateHead {
 
 inline constexpr std::string_view kStateSuffix = ".kv";
 
-/// Writes a file in one step. @param sections  of each group; sets the head's sections. Errors: kIo.
+/// Writes a file in one step. @param sections  of each group; sets the head's sections. Errors:
+/// kIo.
 Status write_state_file(const std::string& path, StateHead& head,
                         std::span<const std::vector<std::byte>> sections);
 
@@ -43,8 +44,8 @@ Status write_state_file(const std::string& path, StateHead& head,
 Result<StateHead> read_state_head(const std::string& path);
 
 /// The bytes of some groups. @param wanted  of each group; others come back empty
-/// Errors: as read_state_head(); kMalformed where the file is not the one of `head`, or a section is
-/// not what its hash says.
+/// Errors: as read_state_head(); kMalformed where the file is not the one of `head`, or a section
+/// is not what its hash says.
 Result<std::vector<std::vector<std::byte>>> read_state_sections(const std::string& path,
                                                                 const StateHead& head,
                                                                 const std::vector<bool>& wanted);

@@ -63,7 +63,8 @@ StateStore::Found StateStore::find(const KvGroups& groups, const Prefix& parent,
       continue;
     bool has_states = true;
     for (std::size_t group = 0; group < groups.size(); ++group)
-      has_states = has_states && (!groups.is_state(group) || entry.head.sections[group].n_bytes > 0);
+      has_states =
+          has_states && (!groups.is_state(group) || entry.head.sections[group].n_bytes > 0);
     if (has_states) {
       found.n_to_state = n;
       found.state = {name, entry.head, n, n};

@@ -1,7 +1,7 @@
 #include "engine/state_store.h"
 
-#include <fmt/core.h>
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -118,12 +118,12 @@ std::size_t StateStore::load(KvPool& pool, const Prefix& root, std::span<const T
       const auto of_page = page_of(tokens.first(plan.end), i);
       std::vector<bool> wanted(groups.size());
       for (std::size_t group = 0; group < groups.size(); ++group) {
-        const bool is_needed = groups.is_state(group) ? i == last
-                                                      : i >= n_held / kPage &&
-                                                            i >= KvGroups::first_page(
-                                                                     groups.window(group), plan.end);
-        wanted[group] = is_needed && pool.find(plan.parents[i], group, of_page).n_positions <
-                                         of_page.size();
+        const bool is_needed =
+            groups.is_state(group)
+                ? i == last
+                : i >= n_held / kPage && i >= KvGroups::first_page(groups.window(group), plan.end);
+        wanted[group] =
+            is_needed && pool.find(plan.parents[i], group, of_page).n_positions < of_page.size();
       }
       if (std::ranges::find(wanted, true) == wanted.end()) continue;
       loaded = load_page(pool, plan.parents[i], of_page, plan.pages[i], wanted);
@@ -171,7 +171,8 @@ StateStore::Loaded StateStore::load_page(KvPool& pool, const Prefix& parent,
   bool is_read = true;
   for (const Part& part : found.parts)
     if (is_read && part.begin < tokens.size()) is_read = read(part, rows);
-  if (is_read && std::ranges::find(states, true) != states.end()) is_read = read(found.state, states);
+  if (is_read && std::ranges::find(states, true) != states.end())
+    is_read = read(found.state, states);
   if (is_read) {
     for (std::size_t group = 0; group < groups.size(); ++group)
       if (wanted[group]) pool.publish(parent, group, tokens, pages[group]);
@@ -188,9 +189,8 @@ Status StateStore::read_part(KvPool& pool, const Part& part, std::size_t n,
   for (std::size_t group = 0; group < wanted.size(); ++group) {
     if (!wanted[group]) continue;
     const std::size_t end = std::min(part.end, n);
-    pool.store_raw(pages[group], group, part.head.first,
-                   part.head.tokens.size() - part.head.first, part.begin, end - part.begin,
-                   sections[group]);
+    pool.store_raw(pages[group], group, part.head.first, part.head.tokens.size() - part.head.first,
+                   part.begin, end - part.begin, sections[group]);
   }
   return Ok{};
 }

@@ -39,8 +39,8 @@ class StateStore {
     std::function<void(const std::string&)> notice = {};
   };
   struct Figures {
-    std::uint64_t files = 0;   ///< there now
-    std::uint64_t bytes = 0;   ///< of them
+    std::uint64_t files = 0;  ///< there now
+    std::uint64_t bytes = 0;  ///< of them
     std::uint64_t tokens_read = 0;
     std::uint64_t bytes_written = 0;
     std::uint64_t dropped = 0;  ///< pages not kept: the disk was full or slow
@@ -56,7 +56,8 @@ class StateStore {
   StateStore& operator=(const StateStore&) = delete;
 
   /// Publishes in `pool` what the files have that lets `tokens`, of which n_held are held by a
-  /// sequence, go on from a later position. Stops where the pool has no page left that nobody holds.
+  /// sequence, go on from a later position. Stops where the pool has no page left that nobody
+  /// holds.
   /// @return tokens that were read
   std::size_t load(KvPool& pool, const Prefix& root, std::span<const TokenId> tokens,
                    std::size_t n_held);

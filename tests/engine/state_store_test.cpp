@@ -124,8 +124,7 @@ void run_schedules(int n_schedules) {
     const KvType kv = draw(3) == 0 ? KvType::kQ8 : KvType::kF16;
     const ScratchDirectory folder;
     const auto model = model_of(shape.architecture, shape.n_layers, shape.window);
-    const std::size_t least =
-        KvGroups(model->config(), kv).most_pages(kContext, 100);
+    const std::size_t least = KvGroups(model->config(), kv).most_pages(kContext, 100);
     std::array<Server, 2> servers;
     for (Server& server : servers) {
       server.model = model;
@@ -165,7 +164,8 @@ void run_schedules(int n_schedules) {
           Ids text = texts[draw(texts.size())];
           if (draw(3) == 0) text.resize(1 + draw(text.size()));
           if (draw(3) == 0) text[draw(text.size())] = static_cast<TokenId>(3 + draw(200));
-          const Ids more = some_text(draw(draw(4) == 0 ? 300 : 40), static_cast<unsigned>(random()));
+          const Ids more =
+              some_text(draw(draw(4) == 0 ? 300 : 40), static_cast<unsigned>(random()));
           text.insert(text.end(), more.begin(), more.end());
           if (text.size() > kContext) text.resize(kContext);
           const auto answer = server.ask(text);
@@ -314,7 +314,7 @@ TEST_CASE("store: a damaged file is refused, named once and deleted", "[store]")
     const std::string& file = files[static_cast<std::size_t>(i) % 2];
     const std::size_t size = std::filesystem::file_size(file);
     const std::size_t at = static_cast<std::size_t>(i) < 20 ? static_cast<std::size_t>(i) * 63
-                                                           : static_cast<std::size_t>(i) * 7919;
+                                                            : static_cast<std::size_t>(i) * 7919;
     const bool is_cut = i % 5 == 4;
     CAPTURE(i, at % size, is_cut);
     if (is_cut) {
