@@ -1,11 +1,13 @@
 #include "engine/forward/kv_pool.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
 #include "base/check.h"
 #include "base/checked_size.h"
+#include "engine/forward/kv_row.h"
 
 namespace llm {
 namespace {
@@ -29,6 +31,60 @@ Result<std::shared_ptr<KvPool>> KvPool::create(KvGroups groups, std::size_t n_pa
   // The last is taken first: pages are used in ascending order.
   std::iota(pool->free_.rbegin(), pool->free_.rend(), Page{0});
   return pool;
+}
+
+std::size_t KvPool::raw_bytes(std::size_t group, std::size_t n) const {
+  std::size_t bytes = 0;
+  for (const std::size_t layer : groups_.layers_of(group))
+    bytes += groups_.is_state(group) ? groups_.memory(layer).state_bytes : n * 2 * row_bytes(layer);
+  return bytes;
+}
+
+void KvPool::load_raw(Page page, std::size_t group, std::size_t first, std::size_t n,
+                      std::span<std::byte> out) const {
+  auto* const from = const_cast<std::byte*>(memory(page));  // KvRow reads alone
+  for (const std::size_t layer : groups_.layers_of(group)) {
+    if (groups_.is_state(group)) {
+      const std::size_t size = groups_.memory(layer).state_bytes;
+      std::memcpy(out.data(), from + groups_.offset_of(layer), size);
+      out = out.subspan(size);
+      continue;
+    }
+    const std::size_t size = layout(layer).row_bytes();
+    const std::size_t values = n_heads(layer) * size;
+    for (std::size_t position = first; position < first + n; ++position) {
+      for (std::size_t head = 0; head < n_heads(layer); ++head) {
+        KvRow(layout(layer), from + keys_offset(layer, head), from + values_offset(layer, head),
+              position)
+            .load_raw(out.subspan(head * size, size), out.subspan(values + head * size, size));
+      }
+      out = out.subspan(2 * values);
+    }
+  }
+}
+
+void KvPool::store_raw(Page page, std::size_t group, std::size_t begin, std::size_t n_all,
+                       std::size_t first, std::size_t n, std::span<const std::byte> bytes) {
+  std::byte* const to = memory(page);
+  for (const std::size_t layer : groups_.layers_of(group)) {
+    if (groups_.is_state(group)) {
+      const std::size_t size = groups_.memory(layer).state_bytes;
+      std::memcpy(to + groups_.offset_of(layer), bytes.data(), size);
+      bytes = bytes.subspan(size);
+      continue;
+    }
+    const std::size_t size = layout(layer).row_bytes();
+    const std::size_t values = n_heads(layer) * size;
+    for (std::size_t position = first; position < first + n; ++position) {
+      const auto row = bytes.subspan((position - begin) * 2 * values, 2 * values);
+      for (std::size_t head = 0; head < n_heads(layer); ++head) {
+        KvRow(layout(layer), to + keys_offset(layer, head), to + values_offset(layer, head),
+              position)
+            .store_raw(row.subspan(head * size, size), row.subspan(values + head * size, size));
+      }
+    }
+    bytes = bytes.subspan(n_all * 2 * values);
+  }
 }
 
 std::optional<KvPool::Page> KvPool::acquire() {

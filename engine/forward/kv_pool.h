@@ -76,6 +76,18 @@ class KvPool {
   std::byte* memory(Page page) { return data_.data() + page * page_bytes(); }
   const std::byte* memory(Page page) const { return data_.data() + page * page_bytes(); }
 
+  /// Bytes of n positions in a group's layers as files have them, without padding: of each layer,
+  /// for each position its keys, then its values, head by head (KvLayout::row_bytes()); of a group
+  /// of states those of each layer.
+  std::size_t raw_bytes(std::size_t group, std::size_t n) const;
+  /// @pre out.size() is raw_bytes() of the positions [first, first + n) of the page
+  void load_raw(Page page, std::size_t group, std::size_t first, std::size_t n,
+                std::span<std::byte> out) const;
+  /// Stores positions [first, first + n) from bytes that begin with those of `begin` and have
+  /// n_all.
+  void store_raw(Page page, std::size_t group, std::size_t begin, std::size_t n_all,
+                 std::size_t first, std::size_t n, std::span<const std::byte> bytes);
+
   /// A page for one holder, of unknown contents; nothing when all are held. Published pages that
   /// nobody holds are taken when no other is left, the longest unused first.
   std::optional<Page> acquire();

@@ -217,7 +217,7 @@ void SequenceState::take_over(std::span<const TokenId> tokens, std::vector<Prefi
     };
     if (is_state(group)) {
       const std::size_t i = n_pages - 1;
-      const auto state = pool_->find(parent_of(i), group, page_of(tokens, i));
+      const auto state = pool_->find(prefix_before(i), group, page_of(tokens, i));
       if (table.size() > 0) pool_->release(table.pages[0]);
       table.pages.clear();
       table.memory.clear();
@@ -238,7 +238,7 @@ void SequenceState::publish(std::span<const TokenId> tokens, Publish what) {
     if (of_page.size() < kPage && what == Publish::kWholePages) return;
     for (std::size_t group = 0; group < tables_.size(); ++group)
       if (!is_state(group)) publish_page(tables_[group], group, i, i, of_page);
-    if (of_page.size() == kPage) prefixes_.push_back(prefix_after(parent_of(i), of_page));
+    if (of_page.size() == kPage) prefixes_.push_back(prefix_after(prefix_before(i), of_page));
   }
   if (what == Publish::kWholePages || tokens.empty() || states_at_ != tokens.size()) return;
   const std::size_t last = (tokens.size() - 1) / kPage;
@@ -250,7 +250,7 @@ void SequenceState::publish_page(Table& table, std::size_t group, std::size_t at
                                  std::span<const TokenId> tokens) {
   KvPool::Page page = table.pages[at];
   if (page == KvPool::kNoPage) return;
-  pool_->publish(parent_of(i), group, tokens, page);
+  pool_->publish(prefix_before(i), group, tokens, page);
   put(table, at, page);
 }
 

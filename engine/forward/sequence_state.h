@@ -68,6 +68,9 @@ class SequenceState {
   /// stored in every layer; or the last, partly filled one and the states as well.
   void publish(std::span<const TokenId> tokens, Publish what = Publish::kWholePages);
 
+  /// What stands for the tokens before page i. @pre the pages before it are published
+  const Prefix& prefix_before(std::size_t i) const { return i == 0 ? root_ : prefixes_[i - 1]; }
+
   /// Rounds and stores rows [first_row, first_row + key.size()) of K and V at `position`; row r is
   /// dim r % head_dim of KV head r / head_dim. Different rows may be stored by different workers.
   /// @pre key.size() == value.size(), the rows exist, the position was reserved; of q8 whole groups
@@ -137,9 +140,6 @@ class SequenceState {
                     std::span<const TokenId> tokens);
   bool is_state(std::size_t group) const { return pool_->groups().is_state(group); }
   void put(Table& table, std::size_t i, KvPool::Page page);
-  /// What stands for the tokens before page i. @pre prefixes_ has those before
-  const Prefix& parent_of(std::size_t i) const { return i == 0 ? root_ : prefixes_[i - 1]; }
-
   std::shared_ptr<KvPool> pool_;
   Prefix root_{};
   std::vector<Table> tables_;     ///< of each group; of states one page at most

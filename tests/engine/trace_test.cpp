@@ -17,12 +17,11 @@ struct Shape {
 constexpr Shape kShapes[] = {{"llama", 2, 0}, {"gemma3", 6, 40}, {"gpt-oss", 2, 128}};
 
 std::shared_ptr<const Model> model_of(const Shape& shape) {
-  TinyGguf tiny =
-      TinyGguf::llama({.n_layers = shape.n_layers, .architecture = shape.architecture});
+  TinyGguf tiny = TinyGguf::llama({.n_layers = shape.n_layers, .architecture = shape.architecture});
   const std::string prefix = shape.architecture;
   tiny.set_u32(prefix + ".context_length", kContext);
   if (shape.window > 0) tiny.set_u32(prefix + ".attention.sliding_window", shape.window);
-  return loaded(tiny);
+  return loaded(tiny, {.threads = 1, .hash_file = true});
 }
 
 /// A conversation as its client sends it: parts that it appends, and replies.
@@ -51,8 +50,22 @@ class Talk {
 class Trace {
  public:
   explicit Trace(const Shape& shape) : model_(model_of(shape)) {
-    service_ = start(model_, {.step_tokens = 256, .context = kContext, .kv_pages = 400});
+    restart();
     alone_ = require_ok(open_sequence(model_, {.context = kContext}));
+  }
+
+  /// What is in memory is lost.
+  void restart() {
+    end_service();
+    const auto store =
+        require_ok(StateStore::open({.directory = folder_.path("kv"), .most_bytes = UINT64_MAX}));
+    const SchedulerOptions options{.step_tokens = 256, .context = kContext, .kv_pages = 400};
+    service_ = require_ok(
+        TextService::start(require_ok(Executor::create(model_, {.context = kContext,
+                                                                .batch = options.step_tokens,
+                                                                .kv_pages = options.kv_pages,
+                                                                .store = store})),
+                           options));
   }
 
   /// One turn: `n` tokens are appended and answered by n_reply, whose logits are those of a run
@@ -70,28 +83,35 @@ class Trace {
     require_alone(all, prompt.size(), text.drawn_logits_sha256);
     std::size_t n_known = 0;
     for (const Ids& before : sent_)
-      n_known = std::max<std::size_t>(
-          n_known, std::ranges::mismatch(before, prompt).in1 - before.begin());
+      n_known = std::max<std::size_t>(n_known,
+                                      std::ranges::mismatch(before, prompt).in1 - before.begin());
     n_new_ += all.size() - n_known;
     n_asked_ += prompt.size();
     n_cached_ += text.cached_tokens;
     Ids reply = text.result.ids;
-    reply.erase(reply.begin(), reply.end() - static_cast<std::ptrdiff_t>(std::min(n_kept, n_reply)));
+    reply.erase(reply.begin(),
+                reply.end() - static_cast<std::ptrdiff_t>(std::min(n_kept, n_reply)));
     talk.add(std::move(reply));
     sent_.push_back(std::move(all));
   }
 
   /// All that was computed begins behind what a request or reply before it had.
-  void require_nothing_twice() const {
-    const ServiceFigures figures = service_->figures();
-    CAPTURE(figures.evaluated_tokens, n_new_, n_asked_, n_cached_);
-    REQUIRE(figures.evaluated_tokens <= n_new_ + figures.finished);
+  void require_nothing_twice() {
+    end_service();
+    CAPTURE(n_evaluated_, n_new_, n_asked_, n_cached_);
+    REQUIRE(n_evaluated_ <= n_new_ + sent_.size());
     REQUIRE(n_new_ < n_asked_ / 3);
     // What the texts say of their prompts adds up to what was computed.
-    REQUIRE(figures.evaluated_tokens == n_asked_ - n_cached_ + figures.generated_tokens);
+    REQUIRE(n_evaluated_ == n_asked_ - n_cached_ + n_generated_);
   }
 
  private:
+  void end_service() {
+    if (service_ == nullptr) return;
+    n_evaluated_ += service_->figures().evaluated_tokens;
+    n_generated_ += service_->figures().generated_tokens;
+    service_.reset();
+  }
   void require_alone(const Ids& all, std::size_t n_prompt, const std::string& hash) {
     LogitsHash expected(alone_->n_vocab(), n_prompt - 1, n_prompt - 1);
     alone_->truncate(0);
@@ -108,6 +128,9 @@ class Trace {
   std::size_t n_new_ = 0;  ///< tokens behind the longest start that was sent before
   std::size_t n_asked_ = 0;
   std::size_t n_cached_ = 0;
+  std::size_t n_evaluated_ = 0;
+  std::size_t n_generated_ = 0;
+  ScratchDirectory folder_;
 };
 
 constexpr std::size_t kSystem = 900;  // with the schemas of its tools
@@ -127,7 +150,7 @@ void replay(const std::function<void(Trace&)>& trace) {
 TEST_CASE("trace: a conversation that grows", "[traces]") {
   replay([](Trace& trace) {
     Talk talk(1, kSystem);
-    for (int i = 0; i < effort(40, 10); ++i) trace.turn(talk, 16 + i % 5);
+    for (int i = 0; i < effort(20, 10); ++i) trace.turn(talk, 16 + i % 5);
   });
 }
 
@@ -141,7 +164,7 @@ TEST_CASE("trace: results of tools, short and long", "[traces]") {
 TEST_CASE("trace: thoughts are left out of what is sent again", "[traces]") {
   replay([](Trace& trace) {
     Talk talk(3, kSystem);
-    for (int i = 0; i < effort(20, 8); ++i) trace.turn(talk, 30, 40, 9);
+    for (int i = 0; i < effort(10, 8); ++i) trace.turn(talk, 30, 40, 9);
   });
 }
 
@@ -149,9 +172,21 @@ TEST_CASE("trace: two agents in turn", "[traces]") {
   replay([](Trace& trace) {
     Talk first(4, kSystem);
     Talk second(5, kSystem);
-    for (int i = 0; i < effort(20, 6); ++i) {
+    for (int i = 0; i < effort(10, 6); ++i) {
       trace.turn(first, 30 + 7 * i);
       trace.turn(second, 50);
+    }
+  });
+}
+
+TEST_CASE("trace: a restart in the middle", "[traces]") {
+  replay([](Trace& trace) {
+    Talk first(7, kSystem);
+    Talk second(8, 300);
+    for (int i = 0; i < 6; ++i) {
+      if (i % 2 == 1) trace.restart();
+      trace.turn(first, 30);
+      trace.turn(second, 40, 20, 5);
     }
   });
 }

@@ -59,13 +59,14 @@ std::string log_line(const HttpRequest& request, const HttpOutcome& outcome) {
 
 }  // namespace
 
-Api::Api(ModelManager& shelf, AccessControl gate, ReceiptLogFile* receipts)
+Api::Api(ModelManager& shelf, AccessControl gate, ReceiptLogFile* receipts, bool cache_by_key)
     : shelf_(shelf),
       gate_(std::move(gate)),
       context_{.workshop = workshop_,
                .post = {},
                .on_done = [this](const std::shared_ptr<Answer>& answer) { answers_.erase(answer); },
-               .receipts = receipts},
+               .receipts = receipts,
+               .cache_by_key = cache_by_key},
       workshop_([this](WorkerPool::Then then) { server_->post(std::move(then)); }) {}
 
 Status Api::start() { return workshop_.start(); }

@@ -24,7 +24,8 @@ namespace llm {
 class Api {
  public:
   /// @param shelf, receipts  outlive this; receipts may be null
-  Api(ModelManager& shelf, AccessControl gate, ReceiptLogFile* receipts);
+  /// @param cache_by_key  requests with different keys share nothing that is stored
+  Api(ModelManager& shelf, AccessControl gate, ReceiptLogFile* receipts, bool cache_by_key = false);
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
 

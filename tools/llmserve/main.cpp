@@ -58,6 +58,18 @@ Result<std::unique_ptr<ReceiptLogFile>> open_receipts(const ServeArguments& a) {
   return ReceiptLogFile::open(a.receipts, std::move(key));
 }
 
+/// The files of --cache-dir, or null.
+Result<std::shared_ptr<StateStore>> open_store(const ServeArguments& a, bool sized) {
+  if (a.cache_dir.empty()) {
+    if (sized) return usage_error("--cache-size", "found without --cache-dir, need a folder");
+    return std::shared_ptr<StateStore>();
+  }
+  return StateStore::open(
+      {.directory = a.cache_dir,
+       .most_bytes = std::uint64_t{a.cache_size} << 30,
+       .notice = [](const std::string& what) { spdlog::warn("--cache-dir: {}", what); }});
+}
+
 void warn_of_no_key(const ServeArguments& a, const HttpServer& server, bool given) {
   if (!a.api_key.empty()) return;
   if (server.is_public()) {
@@ -74,8 +86,8 @@ void warn_of_no_key(const ServeArguments& a, const HttpServer& server, bool give
 /// @param server  outlives texts under way, which post to it
 /// @param receipts  may be null
 Result<int> serve(ModelManager& shelf, AccessControl gate, HttpServer& server,
-                  ReceiptLogFile* receipts) {
-  Api api(shelf, std::move(gate), receipts);
+                  ReceiptLogFile* receipts, bool cache_by_key) {
+  Api api(shelf, std::move(gate), receipts, cache_by_key);
   LLM_RETURN_IF_ERROR(api.start());
   const auto log = [](const std::string& line) { spdlog::info("{}", line); };
   const auto fault = [](const std::string& what) { spdlog::error("found a fault: {}", what); };
@@ -112,14 +124,16 @@ Result<int> run(ServeArguments& a, const ToolContext& context) {
   const bool is_one = a.models.empty();
   // A bar of progress would stand among the requests.
   const bool quiet = context.quiet() || !is_one;
-  ModelManager shelf(std::move(models),
-                     [&](const ModelManager::Model& model) { return plan_model(a, model, quiet); },
-                     {.bytes = a.memory > 0 ? a.memory << 20 : UINT64_MAX,
-                      .waiting = scheduler.parallel + scheduler.queue,
-                      .patience = a.limits.patience});
+  LLM_TRY(const auto store, open_store(a, context.options.given("cache-size")));
+  ModelManager shelf(
+      std::move(models),
+      [&](const ModelManager::Model& model) { return plan_model(a, model, quiet, store); },
+      {.bytes = a.memory > 0 ? a.memory << 20 : UINT64_MAX,
+       .waiting = scheduler.parallel + scheduler.queue,
+       .patience = a.limits.patience});
   LLM_TRY(const auto receipts, open_receipts(a));
   if (is_one) LLM_RETURN_IF_ERROR(shelf.load_first());
-  return serve(shelf, std::move(gate), *server, receipts.get());
+  return serve(shelf, std::move(gate), *server, receipts.get(), a.cache_by_key);
 }
 
 }  // namespace

@@ -88,6 +88,7 @@ std::vector<TextJob> Answer::jobs() {
   std::vector<TextJob> jobs;
   for (std::size_t i = 0; i < request_->n_choices(); ++i) {
     TextJob job{.request = request_->choice(i, model_->facts), .on_event = {}};
+    if (context_.cache_by_key) job.request.scope = exchange_->request().authorization;
     const auto post = [weak = weak_from_this(), lost = exchange_->lost(),
                        to_server = context_.post](const auto& make_function) noexcept {
       try {

@@ -47,6 +47,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
     /// Is told when an answer is complete or its client has gone, and drops it.
     std::function<void(const std::shared_ptr<Answer>&)> on_done;
     ReceiptLogFile* receipts = nullptr;  ///< null: there is no log
+    bool cache_by_key = false;           ///< TextRequest::scope is the client's key
   };
 
   Answer(Context& context, Lease model, std::shared_ptr<HttpExchange> exchange,

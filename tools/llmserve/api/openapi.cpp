@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/json.h"
-#include "tools/llmserve/api/prompts.h"
 #include "tools/llmserve/api/embedded.h"
+#include "tools/llmserve/api/prompts.h"
 
 namespace llm {
 namespace {
