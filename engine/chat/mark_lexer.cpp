@@ -25,6 +25,13 @@ void MarkLexer::push(std::string_view text, std::deque<Atom>& atoms) {
 
 void MarkLexer::finish(std::deque<Atom>& atoms) { settle(true, atoms); }
 
+bool MarkLexer::is_within(MarkRole role) const {
+  return std::ranges::any_of(marks_, [&](const Mark& mark) {
+    return (mark.roles & role) != 0 && 2 * held_.size() >= mark.text.size() &&
+           mark.text.starts_with(held_);
+  });
+}
+
 void MarkLexer::settle(bool is_whole, std::deque<Atom>& atoms) {
   while (!held_.empty()) {
     int found = -1;

@@ -43,6 +43,8 @@ class MarkLexer {
   void push(std::string_view text, std::deque<Atom>& atoms);
   /// No more text comes.
   void finish(std::deque<Atom>& atoms);
+  /// Half of a mark with that role has come, at least, and its end has not.
+  bool is_within(MarkRole role) const;
 
   unsigned roles(const Atom& atom) const {
     return atom.mark < 0 ? 0 : marks_[static_cast<std::size_t>(atom.mark)].roles;

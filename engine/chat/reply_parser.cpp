@@ -56,11 +56,15 @@ std::vector<ReplyPart> ReplyParser::push(Text text) {
 
 std::vector<ReplyPart> ReplyParser::finish(bool is_cut) {
   if (calls_left_ == 0) return {};
-  // Where a limit cuts the marks around a further call, they are no content.
-  is_cut_ = is_cut;
-  if (!is_cut || !has_calls_) lexer_.finish(atoms_);
+  // Where a limit cuts a call before its arguments, its marks are no content.
+  const auto drops_left = [&] {
+    return is_cut && (has_calls_ || (state_ == State::kCall && reader_.is_open()));
+  };
+  drops_left_ = drops_left();
+  if (!is_cut || !(has_calls_ || lexer_.is_within(kBeginsCall))) lexer_.finish(atoms_);
   run();
   while (state_ == State::kCall && calls_left_ > 0) {
+    drops_left_ = drops_left();
     reader_.finish(is_cut, parts_);
     begin_part();
     take_left();
@@ -161,8 +165,7 @@ void ReplyParser::call(const Atom& atom) {
 void ReplyParser::take_left() {
   bool is_text = false;
   std::vector<Atom> left = reader_.left(is_text);
-  const auto is_end = [](const ReplyPart& part) { return part.kind == Kind::kCallEnd; };
-  if (is_text && is_cut_ && (has_calls_ || std::ranges::any_of(parts_, is_end))) {
+  if (is_text && drops_left_) {
     state_ = State::kContent;
     atoms_.clear();
     return;
@@ -241,12 +244,14 @@ std::vector<ReplyPart> ReplyParser::parts() {
   return all;
 }
 
-std::vector<ReplyPart> whole_parts(std::vector<ReplyPart> parts, bool is_cut) {
+std::vector<ReplyPart> whole_parts(std::vector<ReplyPart> parts, UnfinishedCall unfinished) {
   std::vector<ReplyPart> whole;
   for (ReplyPart& part : parts) {
     if (part.kind == Kind::kCall || part.kind == Kind::kArguments) continue;
     if (part.kind == Kind::kCallEnd) {
-      part.kind = part.is_whole || is_cut ? Kind::kCall : Kind::kContent;
+      if (!part.is_whole && unfinished == UnfinishedCall::kLeftOut) continue;
+      const bool is_call = part.is_whole || unfinished == UnfinishedCall::kCall;
+      part.kind = is_call ? Kind::kCall : Kind::kContent;
       if (part.kind == Kind::kCall) part.text.clear();
     }
     const bool goes_on =

@@ -59,8 +59,8 @@ class ReplyParser {
   MarkLexer lexer_;
   CallReader reader_;
   std::size_t calls_left_;
-  bool has_calls_ = false;  ///< a call has ended
-  bool is_cut_ = false;     ///< a limit has ended the reply
+  bool has_calls_ = false;   ///< a call has ended
+  bool drops_left_ = false;  ///< of a call that a limit has cut
   State state_ = State::kContent;
   std::deque<Atom> atoms_;
   std::vector<Atom> fence_;  ///< that may stand around calls, with the word behind it
@@ -72,8 +72,14 @@ class ReplyParser {
   std::vector<ReplyPart> parts_;
 };
 
-/// The parts of a reply that is complete: each call is one of kCall, neighbouring texts are one. A
-/// call that is not whole is what the model wrote, as content, unless the reply was cut.
-std::vector<ReplyPart> whole_parts(std::vector<ReplyPart> parts, bool is_cut);
+/// What becomes of a call whose arguments are not whole.
+enum class UnfinishedCall {
+  kContent,  ///< what the model wrote; it ended the reply itself
+  kCall,     ///< a call with the arguments so far: a limit ended the reply
+  kLeftOut,  ///< a limit ended the reply, and arguments can only be given as an object
+};
+
+/// The parts of a complete reply: each call is one kCall, neighbouring texts are one.
+std::vector<ReplyPart> whole_parts(std::vector<ReplyPart> parts, UnfinishedCall unfinished);
 
 }  // namespace llm

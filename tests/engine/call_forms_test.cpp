@@ -189,9 +189,9 @@ std::vector<ReplyPart> pushed(const ReplyFormat& format, const std::string& repl
 }
 
 /// Content as it is, calls as [name arguments].
-std::string in_words(std::vector<ReplyPart> parts, bool is_cut = false) {
+std::string in_words(std::vector<ReplyPart> parts, UnfinishedCall unfinished) {
   std::string words;
-  for (const ReplyPart& part : whole_parts(std::move(parts), is_cut))
+  for (const ReplyPart& part : whole_parts(std::move(parts), unfinished))
     words += part.kind == Kind::kCall ? "[" + part.call.name + " " + part.call.arguments + "]"
                                       : part.text;
   return words;
@@ -200,11 +200,12 @@ std::string in_words(std::vector<ReplyPart> parts, bool is_cut = false) {
 /// What becomes of a reply, which is the same however it is cut; what was given of arguments while
 /// they came is what they are.
 std::string parsed(const ReplyFormat& format, const std::string& reply, bool is_cut = false) {
-  const std::string whole = in_words(pushed(format, reply, reply.size(), is_cut), is_cut);
+  const auto unfinished = is_cut ? UnfinishedCall::kCall : UnfinishedCall::kContent;
+  const std::string whole = in_words(pushed(format, reply, reply.size(), is_cut), unfinished);
   for (const std::size_t step : {std::size_t{1}, std::size_t{2}, std::size_t{3}, std::size_t{7}}) {
     const auto parts = pushed(format, reply, step, is_cut);
     CAPTURE(reply, step);
-    CHECK(in_words(parts, is_cut) == whole);
+    CHECK(in_words(parts, unfinished) == whole);
     std::string arguments;
     for (const ReplyPart& part : parts) {
       if (part.kind == Kind::kCall) arguments.clear();
@@ -306,7 +307,8 @@ TEST_CASE("no value is cut by what it spells", "[reply][calls]") {
       if (below(3) == 0) calls.push_back({{"name", "save"}, {"arguments", {{"title", "2"}}}});
       const std::string reply = model.written(calls);
       CAPTURE(form.name, reply);
-      const auto parts = whole_parts(pushed(model.format, reply, reply.size()), false);
+      const auto parts =
+          whole_parts(pushed(model.format, reply, reply.size()), UnfinishedCall::kContent);
       std::vector<FunctionCall> found;
       for (const ReplyPart& part : parts)
         if (part.kind == Kind::kCall) found.push_back(part.call);
@@ -551,6 +553,23 @@ TEST_CASE("what a limit leaves of a mark after a call is no content", "[reply][c
   const std::string more = "</function>\n</tool_call>\n<tool_call>\n<function=sa";
   for (std::size_t n = std::string("</function>").size(); n <= more.size(); ++n)
     CHECK(parsed(xml, begun + more.substr(0, n), true) == R"([save {"title":"Shop"}])");
+}
+
+TEST_CASE("a call that a limit cut can be left out, with its marks", "[reply][calls]") {
+  const std::string said = "Saved it.\n";
+  const auto left = [&](const ReplyFormat& format, const std::string& call) {
+    for (std::size_t n = 0; n < call.size(); ++n) {
+      CAPTURE(call.substr(0, n));
+      const auto parts = pushed(format, said + call.substr(0, n), 5, true);
+      const std::string words = in_words(parts, UnfinishedCall::kLeftOut);
+      // After the last argument it may be whole before its mark of an end.
+      if (words.find("[save") == std::string::npos)
+        CHECK(words.find("tool_call>") == std::string::npos);
+    }
+  };
+  left(usual_reply_format(""), R"(<tool_call>{"name": "save", "arguments": {"title": "Sh"}})");
+  left(model_named("Qwen3-Coder").format,
+       "<tool_call>\n<function=save>\n<parameter=title>\nShop\n</parameter>\n</function>");
 }
 
 TEST_CASE("marks without end take time that grows with them alone", "[reply][calls]") {

@@ -172,7 +172,7 @@ void check_calls(const ReplyFormat& format, const std::string& reply, bool is_th
   for (std::size_t i = 0; i < reply.size(); i += step)
     std::ranges::move(parser.push(reply.substr(i, step)), std::back_inserter(parts));
   std::ranges::move(parser.finish(), std::back_inserter(parts));
-  parts = whole_parts(std::move(parts), false);
+  parts = whole_parts(std::move(parts), UnfinishedCall::kContent);
   REQUIRE(parts.size() >= n);
   for (std::size_t i = 0; i < n; ++i) {
     CAPTURE(i, parts[i].text);

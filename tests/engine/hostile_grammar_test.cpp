@@ -55,6 +55,9 @@ TEST_CASE("bad input 98: what a grammar is written in is read here", "[grammar]"
   check_refused(GrammarKind::kEbnf, "root ::= " + std::string(100'000, '('), "at most 64");
   check_refused(GrammarKind::kEbnf, "root ::= a\na ::= b{2}\nb ::= (a){1,2}",
                 "rule a in line 2 of the grammar, which begins with a repetition of itself");
+  std::string chain = "root ::= r0";
+  for (int i = 0; i < 65; ++i) chain += fmt::format("\nr{} ::= r{}{{2}}", i, i + 1);
+  check_refused(GrammarKind::kEbnf, chain + "\nr65 ::= \"a\"", "at most 64 rules");
   for (const char* macro :
        {"Token(1)", "ExcludeToken(1)", "Regex(\"a\")", "Substring(\"abc\")",
         "TagDispatch((\"a\", root))", "TokenTagDispatch((1, root))", "(=\"a\")", "true"})

@@ -141,7 +141,7 @@ TEST_CASE("what is no call is content", "[reply]") {
   ReplyParser parser(hermes(), tools(), false);
   std::vector<ReplyPart> parts = parser.push(text);
   std::ranges::move(parser.finish(), std::back_inserter(parts));
-  parts = whole_parts(std::move(parts), false);
+  parts = whole_parts(std::move(parts), UnfinishedCall::kContent);
   REQUIRE(parts.size() == 1);
   CHECK(parts[0].text == text);
   // Without tools nothing is looked for.

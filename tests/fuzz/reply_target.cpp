@@ -73,7 +73,8 @@ std::string parts_of(const ReplyFormat& format, bool is_thinking, bool is_cut,
   for (std::size_t i = 0; i < text.size(); i += step) add(parser.push(text.substr(i, step)));
   add(parser.finish(is_cut));
   std::string all;
-  for (const ReplyPart& part : whole_parts(std::move(parts), is_cut))
+  for (const ReplyPart& part :
+       whole_parts(std::move(parts), is_cut ? UnfinishedCall::kCall : UnfinishedCall::kContent))
     all += "\x01" + std::to_string(static_cast<int>(part.kind)) + part.text + part.call.name +
            '\x02' + part.call.arguments;
   return all;

@@ -2,8 +2,8 @@
 // results.
 
 #include "tests/tools/llmserve_process.h"
-#include "tools/llmserve/chat_roles.h"
-#include "tools/llmserve/conversations.h"
+#include "tools/llmserve/conversations/chat_roles.h"
+#include "tools/llmserve/conversations/conversations.h"
 
 namespace llm::test {
 namespace {
@@ -162,6 +162,12 @@ TEST_CASE("a call that must be made is made, and its result is read", "[llmserve
     if (call.is_null()) call = made;
     CHECK(made == call);
   }
+  // A call that a limit cut has no arguments that could be an object.
+  Json cut = kShapes[2].body(kQuestion, true);
+  cut["max_tokens"] = 12;
+  const Json answer = ask("/v1/messages", cut).must_be(200).json();
+  CHECK(answer["content"] == Json::array());
+  CHECK(answer["stop_reason"] == "max_tokens");
   CHECK(call["name"] == "g");
   CHECK((call["arguments"]["n"] == 1 || call["arguments"]["n"] == 2 ||
          call["arguments"]["n"] == "x"));
