@@ -34,9 +34,8 @@ void add_model_options(OptionTable& table, ServeArguments& a) {
                "file says, else the last");
   table.flag("strict", &a.strict, "refuse a model file that gives a warning");
   table
-      .optional_text(
-          "verify-model", "MANIFEST", &a.manifest,
-          "check every byte of the model with a manifest of llmgguf hash -o before it is served")
+      .optional_text("verify-model", "MANIFEST", &a.manifest,
+                     "serve the model only if it matches a manifest of llmgguf hash -o")
       .file()
       .shown_default("the model's path and .manifest");
   table.file("packed-cache", "DIR", &a.packed_cache,
