@@ -79,6 +79,14 @@ void add_scheduler_options(OptionTable& table, ServeArguments& a) {
                "memory of the KV cache for all requests; never changes a result, but limits the "
                "context to what it can hold")
       .shown_default("1024, or one full context if that is more, or less if --parallel needs less");
+  table.file("cache-dir", "DIR", &a.cache_dir,
+             "keep the KV cache of prompts and answers in DIR, so that a later start can reuse it; "
+             "several servers may share it");
+  table.integer("cache-size", "GIB", &a.cache_size, 1, 1 << 20,
+                "size limit of --cache-dir; the least recently used entries are deleted");
+  table.choice("cache-scope", "SCOPE", &a.cache_by_key, {{"shared", false}, {"key", true}},
+               "which requests may reuse what a request has computed: all (response times can "
+               "reveal it), or only those with the same API key");
   table
       .integer("c,ctx-size,max-model-len", "N", &a.scheduler.context, 0, INT32_MAX,
                "positions of context of each request")
