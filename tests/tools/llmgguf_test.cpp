@@ -82,7 +82,7 @@ TEST_CASE("llmgguf doctor and llmcheck --doctor", "[llmgguf]") {
   CHECK(folder.shell("llmcheck bad.gguf --doctor").must_end(1).out == told.out);
   const auto json = test::parse_json(folder.shell("llmgguf doctor bad.gguf --json").out);
   CHECK(json["findings"][0]["where"] == "llama.block_count");
-  folder.shell("llmgguf doctor bad.gguf --fix out.gguf").must_end(1, {}, {"mended copy written"});
+  folder.shell("llmgguf doctor bad.gguf --fix out.gguf").must_end(1, {}, {"repaired copy written"});
   CHECK(folder.read("out.gguf") == folder.read("tiny.gguf"));
 
   folder.shell("llmgguf doctor bad.gguf --fix bad.gguf").must_end(2, {"--fix"});

@@ -213,7 +213,7 @@ class Hub {
 void add_hub_option(OptionTable& table, std::string* name) {
   table
       .text("hf,hfr,hf-repo", "REPO[:QUANT]", name,
-            "model of the Hugging Face hub, in place of MODEL: downloaded once, into the hub's "
+            "model of the Hugging Face hub, instead of MODEL: downloaded once, into the hub's "
             "usual cache, and verified; without QUANT its Q4_K_M, else its first GGUF")
       .in_place_of("MODEL");
 }

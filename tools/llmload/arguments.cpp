@@ -32,7 +32,7 @@ void add_load_options(OptionTable& table, LoadArguments& a) {
   table.integer("parallel", "N", &a.scheduler.parallel, 1, 4096,
                 "most requests that run at once; others wait");
   table.integer("chunk", "TOKENS", &a.scheduler.step_tokens, 1, 65536,
-                "most tokens of a step; what decoding leaves goes to prompts");
+                "most tokens of a step; decoding requests come first, prompts fill the rest");
   table.integer("kv-pages", "N", &a.scheduler.kv_pages, 0, 1 << 24,
                 "pages of 256 positions that all requests share; 0: enough for all that run");
   table.integer("queue", "N", &a.scheduler.queue, 1, 1000000,
