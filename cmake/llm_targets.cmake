@@ -47,7 +47,7 @@ endfunction()
 # without. std::quoted would take calls of ours, so nothing here includes <iomanip>.
 option(LLM_PRECOMPILE "Precompile common headers" ON)
 
-# llm_precompile(name): precompiles them under this folder's options, for its targets and those of the folders below.
+# llm_precompile(name [HEADERS...]): precompiles them, and more, under this folder's options, for its targets and those of the folders below.
 macro(llm_precompile name)
   if(LLM_PRECOMPILE)
     file(CONFIGURE OUTPUT ${name}.cpp CONTENT "// Precompiled headers need a source to belong to.\n")
@@ -55,7 +55,7 @@ macro(llm_precompile name)
     target_link_libraries(${name} PRIVATE llm_flags fmt::fmt OpenMP::OpenMP_CXX)
     target_precompile_headers(${name} PRIVATE <algorithm> <array> <atomic> <chrono> <cmath> <cstdint> <cstring>
       <fstream> <functional> <limits> <map> <memory> <mutex> <optional> <set> <span> <sstream> <string>
-      <string_view> <utility> <vector> <fmt/format.h>)
+      <string_view> <utility> <vector> <fmt/format.h> ${ARGN})
     set(LLM_PRECOMPILED ${name})
   endif()
 endmacro()
