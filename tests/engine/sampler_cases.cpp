@@ -23,8 +23,8 @@ bool same_distribution(const SamplerRow& row, const SamplerOptions& options) {
                         static_cast<double>(options.xtc_probability);
   const auto expected =
       naive_distribution(options, row.logits, row.past, n_generated, SIZE_MAX, excludes);
-  return actual.ok() && std::ranges::equal(*actual, expected, [](const Candidate& a,
-                                                                 const Candidate& b) {
+  return actual.ok() &&
+         std::ranges::equal(*actual, expected, [](const Candidate& a, const Candidate& b) {
            return a.id == b.id && std::bit_cast<std::uint32_t>(a.probability) ==
                                       std::bit_cast<std::uint32_t>(b.probability);
          });
@@ -90,9 +90,8 @@ ManyOptions together(const SamplerRow& row) {
 }
 
 constexpr std::pair<const char*, ManyOptions (*)(const SamplerRow&)> kKinds[] = {
-    {"top-k", every_top_k},       {"top-p", every_top_p},
-    {"min-p", every_min_p},       {"penalties", penalties},
-    {"temperature", temperatures}, {"all together", together}};
+    {"top-k", every_top_k},   {"top-p", every_top_p},        {"min-p", every_min_p},
+    {"penalties", penalties}, {"temperature", temperatures}, {"all together", together}};
 
 }  // namespace
 
@@ -211,7 +210,8 @@ std::vector<std::string> sampler_differences() {
   note_first("draws", [random = std::mt19937(3)](const SamplerRow& row) mutable {
     std::size_t differing = 0;
     for (int i = 0; i < 20; ++i)
-      differing += differing_draws(row.logits, row.past, drawn_options(row.logits.size(), random), 60);
+      differing +=
+          differing_draws(row.logits, row.past, drawn_options(row.logits.size(), random), 60);
     return differing > 0;
   });
   return lines;

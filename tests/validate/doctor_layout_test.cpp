@@ -258,6 +258,7 @@ TinyGguf with_all_keys(const std::string& architecture) {
 }
 
 TEST_CASE_METHOD(Layouts, "bad input 114: numbers of a wrong type whose value fits") {
+  std::set<std::string> tried;  // without the architecture's name: the rule is one for all
   for (const std::string& architecture : TinyGguf::architectures()) {
     const TinyGguf good = with_all_keys(architecture);
     const std::string healthy = write("good.gguf", good.bytes());
@@ -267,6 +268,7 @@ TEST_CASE_METHOD(Layouts, "bad input 114: numbers of a wrong type whose value fi
     for (const GgufEntry& entry : parsed.gguf.entries()) {
       const GgufValue& value = entry.value;
       if (gguf_fixed_size(value.type) == 0) continue;
+      if (!tried.emplace(entry.key.substr(entry.key.find('.'))).second) continue;
       double number = 0;
       visit_gguf_number(value.type, value.bytes,
                         [&](auto found) { number = static_cast<double>(found); });

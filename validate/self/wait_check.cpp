@@ -7,8 +7,6 @@
 
 #include "base/thread_team.h"
 #include "quant/formats/activations.h"
-#include "validate/reference/diff/layer_diff.h"
-#include "validate/reference/dump/engine_dump.h"
 #include "validate/self/mode_check.h"
 
 namespace llm {
@@ -47,7 +45,6 @@ class WaitCheck : private PathCheck {
       scope_ = fmt::format("{} threads that wait at random", threads);
       LLM_TRY(const ModelPointer team, plan_.model(threads, {}, n_layers_));
       LLM_RETURN_IF_ERROR(check_logits(team));
-      LLM_RETURN_IF_ERROR(check_activations(team));
     }
     if (plan_.compute == Compute::kInt8 && !has_mixed_)
       out_.not_covered.push_back(
@@ -125,29 +122,6 @@ class WaitCheck : private PathCheck {
     }
     return fmt::format("; it happens in layer {} behind its keys and values, or in the output",
                        n_layers_ - 1);
-  }
-
-  Status check_activations(const ModelPointer& team) {
-    const std::string name = title(model_, ", activations");
-    const auto few = std::span(tokens_).first(5);
-    const ExecutorOptions options{.context = few.size(), .kv = plan_.kv};
-    LLM_TRY(const Dump plain, record_activations(model_, options, false, few, "llmcheck", ""));
-    for (int round = 0; round < kRounds; ++round) {
-      const RandomWaits waits(static_cast<std::uint64_t>(100 + round));
-      LLM_TRY(const Dump waiting, record_activations(team, options, false, few, "llmcheck", ""));
-      LLM_TRY(const LayerDiff diff, diff_layers(waiting, plain, exact_limits()));
-      if (diff.passed()) continue;
-      std::string where = "activations cannot be compared";
-      if (diff.first_failing) {
-        const LayerDiffRow& row = diff.rows[*diff.first_failing];
-        where = fmt::format("the first activation to differ is {}: look at what waits before {}",
-                            tap_label(row.layer, row.tap), tap_origin(row.layer, row.tap));
-      }
-      out_.results.push_back({name, false, where});
-      return Ok{};
-    }
-    out_.results.push_back({name, true, fmt::format("{} times, {} layers", kRounds, n_layers_)});
-    return Ok{};
   }
 
   bool has_mixed_ = false;
