@@ -88,6 +88,7 @@ TEST_CASE("windows: equal bits and few pages, however a text is cut", "[windows]
         if (threads == 3 && kv != KvType::kF16) continue;
         const Rows expected = windows.at_once(ids, kv);
         for (const std::size_t step : {1, 33, 256}) {
+          if (threads == 3 && step == 1) continue;  // 900 passes, each of dozens of waits
           const std::size_t batch = step == 256 ? 100 : step;
           CAPTURE(family.architecture, threads, kv_name(kv), step);
           const auto sequence = require_ok(
