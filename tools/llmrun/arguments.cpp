@@ -132,8 +132,7 @@ void add_engine_options(OptionTable& table, RunArguments& a) {
   table.flag("strict", &a.strict, "refuse a model file that gives a warning");
   table
       .optional_text("verify-model", "MANIFEST", &a.manifest,
-                     "run nothing but the bytes that a manifest of llmgguf hash -o (or of "
-                     "llama.cpp's gguf-hash) promises")
+                     "run nothing but the bytes that a manifest of llmgguf hash -o promises")
       .file()
       .shown_default("the model's path and .manifest");
 }
