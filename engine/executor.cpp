@@ -3,14 +3,38 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/check.h"
 #include "base/float_environment.h"
 #include "base/thread_team.h"
 #include "engine/forward/nonfinite_finder.h"
+#include "quant/contract/contract.h"
 
 namespace llm {
+namespace {
+
+/// What stands for no tokens. Changes with all that bits of keys, values and states depend on.
+Prefix root_of(const Model& model, KvType kv) {
+  Sha256 hash;
+  const auto add = [&](std::string_view text) { hash.update(std::as_bytes(std::span(text))); };
+  add(fmt::format("llm state 1, contract {}, kv {}, compute {}, model {}",
+                  contract::kContractVersion, kv_name(kv),
+                  model.compute() == Compute::kInt8 ? "int8" : "f32", model.file_sha256()));
+  return hash.digest();
+}
+
+/// Of sequences of that scope.
+Prefix root_in(const Prefix& root, std::string_view scope) {
+  if (scope.empty()) return root;
+  Sha256 hash;
+  hash.update(root);
+  hash.update(std::as_bytes(std::span(scope)));
+  return hash.digest();
+}
+
+}  // namespace
 
 Result<std::shared_ptr<Executor>> Executor::create(std::shared_ptr<const Model> model,
                                                    const ExecutorOptions& options) {
@@ -30,6 +54,7 @@ Executor::Executor(std::shared_ptr<const Model> model, const ExecutorOptions& op
                    std::shared_ptr<KvPool> pool, Forward forward)
     : model_(std::move(model)),
       options_(options),
+      root_(root_of(*model_, options.kv)),
       pool_(std::move(pool)),
       forward_(std::move(forward)),
       reference_(*model_) {}
@@ -178,7 +203,7 @@ Status Executor::run_pass(std::span<Work> work) {
     Sequence& s = *taken[i]->sequence;
     s.n_stored_ += pass[i].tokens.size();
     taken[i]->done = s.n_stored_ == s.tokens_.size();
-    if (s.options_.share_prefix) s.cache_.publish(std::span(s.tokens_).first(s.n_stored_));
+    s.publish(SequenceState::Publish::kWholePages);
   }
   return Ok{};
 }
@@ -267,7 +292,33 @@ Error Executor::find_nonfinite(Work& w) {
 }
 
 Sequence::Sequence(std::shared_ptr<Executor> executor, const SequenceOptions& options)
-    : executor_(std::move(executor)), options_(options), cache_(executor_->pool_) {}
+    : executor_(std::move(executor)),
+      options_(options),
+      cache_(executor_->pool_, root_in(executor_->root_, options.scope)) {}
+
+Sequence::~Sequence() {
+  try {
+    publish(SequenceState::Publish::kAll);
+  } catch (const std::bad_alloc&) {  // then others compute it again
+  }
+}
+
+void Sequence::publish(SequenceState::Publish what) {
+  if (!shares()) return;
+  constexpr std::size_t kPage = KvPool::kPagePositions;
+  const auto stored = std::span<const TokenId>(tokens_).first(n_stored_);
+  cache_.publish(stored, what);
+  StateStore* const store = executor_->options_.store.get();
+  if (store == nullptr) return;
+  // At its end all that it used is noted as such.
+  const bool is_end = what == SequenceState::Publish::kAll;
+  for (std::size_t at = is_end ? 0 : n_saved_; at < stored.size(); at += kPage) {
+    const auto of_page = stored.subspan(at, std::min(kPage, stored.size() - at));
+    if (of_page.size() < kPage && !is_end) break;
+    store->save(*executor_->pool_, cache_.prefix_before(at / kPage), at / kPage, of_page);
+    if (of_page.size() == kPage) n_saved_ = at + kPage;
+  }
+}
 
 Result<std::span<const float>> Sequence::evaluate(std::span<const TokenId> tokens, LogitRows rows) {
   Segment segment{this, tokens, rows};
@@ -286,10 +337,16 @@ std::size_t Sequence::adopt(std::span<const TokenId> tokens) {
 }
 
 void Sequence::take_stored(std::span<const TokenId> tokens) {
-  if (!options_.share_prefix || !options_.use_cache || probe_ != nullptr) return;
+  if (!shares() || probe_ != nullptr) return;
   keep_stored(n_stored_);
   cache_.publish(tokens.first(n_stored_));
-  n_stored_ = std::max(n_stored_, cache_.adopt(tokens));
+  n_stored_ = cache_.adopt(tokens, n_stored_);
+  StateStore* const store = executor_->options_.store.get();
+  if (store == nullptr || n_stored_ == tokens.size()) return;
+  const Prefix& root = cache_.prefix_before(0);
+  if (store->load(*executor_->pool_, root, tokens, n_stored_) == 0) return;
+  const std::size_t before = std::exchange(n_stored_, cache_.adopt(tokens, n_stored_));
+  n_loaded_ += n_stored_ - before;
 }
 
 void Sequence::truncate(std::size_t n_positions) {

@@ -15,6 +15,7 @@
 #include "engine/forward/sequence_state.h"
 #include "engine/model/model.h"
 #include "engine/session.h"
+#include "engine/state_store.h"
 
 namespace llm {
 
@@ -23,12 +24,16 @@ struct ExecutorOptions {
   KvType kv = KvType::kF16;  ///< how keys and values are stored
   std::size_t batch = 512;   ///< the most tokens of one pass; never changes a result
   std::size_t kv_pages = 0;  ///< pages of the KV cache (KvPool); 0: what one full context needs
+  /// Where sequences with share_prefix keep what they have on disk; null: nowhere. The model was
+  /// loaded with hash_file.
+  std::shared_ptr<StateStore> store = {};
 };
 
 struct SequenceOptions {
   std::size_t context = 0;    ///< positions it may hold; 0: the executor's
   bool use_cache = true;      ///< false: every evaluation computes all positions anew
-  bool share_prefix = false;  ///< take over, and publish, pages of equal leading tokens
+  bool share_prefix = false;  ///< take over, and publish, what is stored of equal leading tokens
+  std::string scope = {};     ///< only sequences of equal scopes share
   bool reference = false;     ///< computed by the definition in plain loops; slow
   bool nonfinite = false;     ///< NaN and Inf among logits are given back, not an error
 };
@@ -133,6 +138,7 @@ class Executor {
 
   std::shared_ptr<const Model> model_;
   ExecutorOptions options_;
+  Prefix root_;  ///< what keys and values depend on besides tokens
   std::shared_ptr<KvPool> pool_;
   Forward forward_;
   reference::Forward reference_;
@@ -145,6 +151,9 @@ class Executor {
 /// One sequence of an executor: its tokens, and the pages that hold its keys and values.
 class Sequence final : public Session {
  public:
+  /// Publishes what is stored, with share_prefix.
+  ~Sequence() override;
+
   const Model& model() const { return executor_->model(); }
   const Executor& executor() const { return *executor_; }
   Executor& executor() { return *executor_; }
@@ -152,6 +161,8 @@ class Sequence final : public Session {
   KvType kv() const { return executor_->options().kv; }
   std::span<const TokenId> tokens() const { return tokens_; }
   const SequenceState& cache() const { return cache_; }
+  /// Tokens that it need not compute since they were on disk, so far.
+  std::size_t n_loaded() const { return n_loaded_; }
 
   const Tokenizer& tokenizer() const override { return model().tokenizer(); }
   std::size_t n_vocab() const override { return model().config().n_vocab; }
@@ -181,10 +192,14 @@ class Sequence final : public Session {
  private:
   friend class Executor;
   Sequence(std::shared_ptr<Executor> executor, const SequenceOptions& options);
+  bool shares() const { return options_.share_prefix && options_.use_cache; }
   /// Forgets what is stored behind n_positions.
   void keep_stored(std::size_t n_positions) {
     n_stored_ = cache_.truncate(std::min(n_stored_, n_positions));
+    n_saved_ = std::min(n_saved_, n_stored_);
   }
+  /// Lets others find what is stored, also on disk.
+  void publish(SequenceState::Publish what);
   /// Moves n_stored_ to the end of what published pages hold of `tokens`, if that is behind it.
   /// @pre tokens has the stored ones
   void take_stored(std::span<const TokenId> tokens);
@@ -193,6 +208,8 @@ class Sequence final : public Session {
   SequenceOptions options_;
   std::vector<TokenId> tokens_;
   std::size_t n_stored_ = 0;
+  std::size_t n_saved_ = 0;   ///< of those in whole pages: on disk, or as good as
+  std::size_t n_loaded_ = 0;  ///< tokens that came from disk
   SequenceState cache_;
   ProbeSink* probe_ = nullptr;
 };

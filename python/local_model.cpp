@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "tools/llmserve/model_folder.h"
 #include "tools/llmserve/model_loader.h"
+#include "tools/llmserve/models/model_folder.h"
 
 namespace llm {
 

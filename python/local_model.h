@@ -15,10 +15,10 @@
 #include "base/result.h"
 #include "engine/engine.h"
 #include "engine/serve/text_service.h"
-#include "tools/llmserve/answer_json.h"
-#include "tools/llmserve/answer_request.h"
+#include "tools/llmserve/api/answer_json.h"
+#include "tools/llmserve/api/answer_request.h"
+#include "tools/llmserve/api/served_model.h"
 #include "tools/llmserve/arguments.h"
-#include "tools/llmserve/served_model.h"
 
 namespace llm {
 

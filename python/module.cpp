@@ -17,7 +17,7 @@
 
 #include "base/cpu_features.h"
 #include "python/local_model.h"
-#include "tools/llmserve/prompts.h"
+#include "tools/llmserve/api/prompts.h"
 #include "validate/reference/dump/dump.h"
 #include "validate/reference/gates/layer_check.h"
 #include "validate/self/self_check.h"

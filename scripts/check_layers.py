@@ -48,7 +48,11 @@ STANDS_ON = {
     # The scheduler with arrivals, lengths and a clock, real or virtual.
     "tools/llmload": ["tools/hub", "engine/sampler", "engine/serve"],
     "tools/llmrun": ["tools/hub", "engine/generate", "validate/receipt"],
-    "tools/llmserve": ["tools/hub", "engine/serve", "validate/receipt"],
+    "tools/llmserve/http": ["base"],
+    "tools/llmserve/conversations": ["engine/generate", "tools/common"],
+    "tools/llmserve/api": ["tools/llmserve/http", "tools/llmserve/conversations", "tools/hub", "engine/serve", "validate/receipt"],
+    "tools/llmserve/models": ["tools/llmserve/api"],
+    "tools/llmserve": ["tools/llmserve/models"],
     # The package for Python has llmserve's requests and answers.
     "python": ["tools/llmserve", "validate/self"],
     "tools/llmtok": ["tools/hub", "engine/model"],

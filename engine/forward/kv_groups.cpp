@@ -74,6 +74,7 @@ KvGroups::KvGroups(std::vector<LayerMemory> layers)
     const std::size_t in_page = page_bytes_ / kind.bytes;
     for (std::size_t i = 0; i < of_kind.size(); ++i) {
       if (i % in_page == 0) groups_.push_back({kind.window, kind.is_state});
+      groups_.back().layers.push_back(of_kind[i]);
       places_[of_kind[i]] = {groups_.size() - 1, i % in_page * kind.bytes};
     }
   }
@@ -90,7 +91,7 @@ bool KvGroups::has_states() const { return std::ranges::any_of(groups_, &Group::
 
 std::size_t KvGroups::most_pages(std::size_t positions, std::size_t pass) const {
   std::size_t pages = 0;
-  for (const auto& [window, is_state] : groups_) {
+  for (const auto& [window, is_state, layers] : groups_) {
     std::size_t most = is_state ? std::min<std::size_t>(positions, 1) : pages_for(positions);
     // Kept for a pass: its own positions and kSlack + window - 1 before them. n positions in a row
     // lie in at most (n + 254) / 256 + 1 pages.

@@ -76,6 +76,10 @@ class KvGroups {
   /// Of a layer, or of that whose memory it reads.
   const LayerMemory& memory(std::size_t layer) const { return layers_[layer]; }
   std::size_t group_of(std::size_t layer) const { return places_[layer].group; }
+  /// Layers that keep something in the group's pages, in order.
+  const std::vector<std::size_t>& layers_of(std::size_t group) const {
+    return groups_[group].layers;
+  }
   /// Where in the page of its group the layer's bytes begin.
   std::size_t offset_of(std::size_t layer) const { return places_[layer].offset; }
 
@@ -87,6 +91,7 @@ class KvGroups {
   struct Group {
     std::size_t window = 0;
     bool is_state = false;
+    std::vector<std::size_t> layers = {};
   };
   struct Place {
     std::size_t group;

@@ -1,20 +1,20 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "base/aligned_buffer.h"
 #include "base/result.h"
 #include "engine/forward/kv_groups.h"
+#include "engine/forward/prefix.h"
 #include "engine/model/hyper_parameters.h"
 #include "engine/model/precision.h"
-#include "tokenizer/vocab_spec.h"
 
 namespace llm {
 
@@ -22,7 +22,7 @@ namespace llm {
 /// kPagePositions neighbouring positions of a sequence in the layers of one group (KvGroups), or
 /// the states of such layers. Sequences (SequenceState) take pages on demand, and may share those
 /// whose tokens, from position 0 on, are equal: K and V depend on nothing else, so sharing is
-/// exact.
+/// exact, also of the leading positions of a page whose later ones are not equal or not there.
 ///
 /// Layout of a page, for each (layer of the group, KV head): keys, then values, as KvLayout has
 /// them.
@@ -34,16 +34,11 @@ class KvPool {
 
   using Page = std::uint32_t;
   static constexpr Page kNoPage = UINT32_MAX;
-  /// Stands for all tokens up to the end of a page. Never given twice, so a stale one finds
-  /// nothing.
-  using Prefix = std::uint64_t;
-  static constexpr Prefix kNoPrefix = 0;
 
-  /// What is kept of 256 positions, after those of another prefix.
-  struct Published {
-    Prefix prefix = kNoPrefix;
-    /// Of each group; kNoPage: not kept. One is, at least.
-    std::vector<Page> pages;
+  /// What is kept of the tokens after a prefix, in one group.
+  struct Match {
+    Page page = kNoPage;
+    std::size_t n_positions = 0;  ///< leading ones of the page that hold those tokens
   };
 
   /// Errors: kResource with the memory needed. Cost: address space; a page becomes memory when it
@@ -81,37 +76,76 @@ class KvPool {
   std::byte* memory(Page page) { return data_.data() + page * page_bytes(); }
   const std::byte* memory(Page page) const { return data_.data() + page * page_bytes(); }
 
-  /// A page for one holder, of unknown contents; nothing when all are held. Pages that are kept for
-  /// their prefix alone are taken when no other is left, the longest unused first.
+  /// Bytes of n positions in a group's layers as files have them, without padding: of each layer,
+  /// for each position its keys, then its values, head by head (KvLayout::row_bytes()); of a group
+  /// of states those of each layer.
+  std::size_t raw_bytes(std::size_t group, std::size_t n) const;
+  /// @pre out.size() is raw_bytes() of the positions [first, first + n) of the page
+  void load_raw(Page page, std::size_t group, std::size_t first, std::size_t n,
+                std::span<std::byte> out) const;
+  /// Stores positions [first, first + n) from bytes that begin with those of `begin` and have
+  /// n_all.
+  void store_raw(Page page, std::size_t group, std::size_t begin, std::size_t n_all,
+                 std::size_t first, std::size_t n, std::span<const std::byte> bytes);
+
+  /// A page for one holder, of unknown contents; nothing when all are held. Published pages that
+  /// nobody holds are taken when no other is left, the longest unused first.
   std::optional<Page> acquire();
   void retain(Page page);
   void release(Page page);
   bool is_shared(Page page) const { return states_[page].holders > 1; }
 
-  /// Makes `pages`, one for each group, findable as those that hold `tokens` after `parent`
-  /// (kNoPrefix: the first). Where such a page was published before, it takes the other's place,
-  /// and the caller's hold moves to it. @return what stands for them
-  /// @pre tokens.size() == kPagePositions; one of the pages at least is not kNoPage, and none of
-  /// them is published
-  Prefix publish(Prefix parent, std::span<const TokenId> tokens, std::span<Page> pages);
-  /// What is kept of `tokens` after `parent`, or nullptr; valid until the next acquire().
-  const Published* find(Prefix parent, std::span<const TokenId> tokens) const;
+  /// Makes a page findable as the one that holds, in its first positions, `tokens` after `parent`,
+  /// which ends where a page does; of a group of states: their state behind the last of them. Where
+  /// a whole page of them is published, the caller's hold moves to that one; where a shorter one of
+  /// keys and values is, `page` takes its place.
+  /// @pre 0 < tokens.size() <= kPagePositions; what `page` is published for, if it is, begins
+  /// `tokens`
+  void publish(const Prefix& parent, std::size_t group, std::span<const TokenId> tokens,
+               Page& page);
+  /// The page that holds the most leading ones of `tokens` after `parent`; of a group of states the
+  /// state behind the most of them. Valid until the next acquire().
+  Match find(const Prefix& parent, std::size_t group, std::span<const TokenId> tokens) const;
   /// Holds a page that find() named.
   void share(Page page);
-  bool is_published(Page page) const { return states_[page].is_published; }
-  /// Before the contents of a page change.
+  /// Positions that `page` can be found for; 0: it is not published.
+  std::size_t n_published(Page page) const;
+  /// Before the contents of such positions change.
   void unpublish(Page page);
 
  private:
-  using Key = std::pair<Prefix, std::vector<TokenId>>;
-  using Directory = std::map<Key, Published>;
+  struct Key {
+    Prefix parent;
+    std::size_t group;
+    std::vector<TokenId> tokens;
+  };
+  struct Sought {
+    const Prefix& parent;
+    std::size_t group;
+    std::span<const TokenId> tokens;
+  };
+  /// Those that begin alike lie side by side.
+  struct Before {
+    using is_transparent = void;
+    template <typename A, typename B>
+    bool operator()(const A& a, const B& b) const {
+      if (a.parent != b.parent) return a.parent < b.parent;
+      if (a.group != b.group) return a.group < b.group;
+      return std::ranges::lexicographical_compare(a.tokens, b.tokens);
+    }
+  };
+  using Directory = std::map<Key, Page, Before>;
 
   struct State {
     std::uint32_t holders = 0;
-    bool is_published = false;
     std::uint64_t last_used = 0;
-    Directory::iterator entry;  ///< valid when is_published
+    std::optional<Directory::iterator> entry = {};  ///< of a published page
   };
+
+  bool is_of(Directory::const_iterator entry, const Sought& sought) const {
+    return entry != published_.end() && entry->first.parent == sought.parent &&
+           entry->first.group == sought.group;
+  }
 
   KvType type_{};
   KvGroups groups_;
@@ -121,7 +155,6 @@ class KvPool {
   Directory published_;
   std::size_t in_use_ = 0;
   std::uint64_t shared_ = 0;
-  Prefix last_prefix_ = kNoPrefix;
   std::uint64_t clock_ = 0;
 };
 

@@ -9,6 +9,8 @@
 namespace llm {
 namespace {
 
+constexpr std::size_t kPage = KvPool::kPagePositions;
+
 /// For so many pages: a page that is taken is never lost for want of memory to note it in.
 template <typename Table>
 void make_room(Table& table, std::size_t n_pages) {
@@ -16,10 +18,10 @@ void make_room(Table& table, std::size_t n_pages) {
   table.memory.reserve(n_pages);
 }
 
-}  // namespace
-namespace {
-
-constexpr std::size_t kPage = KvPool::kPagePositions;
+/// The tokens of page i.
+std::span<const TokenId> page_of(std::span<const TokenId> tokens, std::size_t i) {
+  return tokens.subspan(i * kPage, std::min(kPage, tokens.size() - i * kPage));
+}
 
 }  // namespace
 
@@ -48,7 +50,7 @@ bool SequenceState::reserve(std::size_t begin, std::size_t end) {
 bool SequenceState::reserve_states(Table& table, std::size_t begin) {
   if (table.size() > 0) {
     LLM_CHECK(states_at_ == begin);
-    return !pool_->is_shared(table.pages[0]) || own(table, 0);
+    return make_writable(table, 0, 0);
   }
   make_room(table, 1);
   const auto page = pool_->acquire();
@@ -56,6 +58,13 @@ bool SequenceState::reserve_states(Table& table, std::size_t begin) {
   table.pages.push_back(*page);
   table.memory.push_back(pool_->memory(*page));
   std::memset(pool_->memory(*page), 0, pool_->page_bytes());
+  return true;
+}
+
+bool SequenceState::make_writable(Table& table, std::size_t i, std::size_t from) {
+  const KvPool::Page page = table.pages[i];
+  if (pool_->is_shared(page)) return own(table, i);
+  if (pool_->n_published(page) > from && !own(table, i)) pool_->unpublish(page);
   return true;
 }
 
@@ -73,11 +82,7 @@ bool SequenceState::reserve(Table& table, std::size_t begin, std::size_t end) {
   for (std::size_t i = std::min(begin / kPage, table.size()); i * kPage < end; ++i) {
     if (i < table.size()) {
       prefixes_.resize(std::min(prefixes_.size(), i));
-      if (!pool_->is_shared(table.pages[i])) {
-        pool_->unpublish(table.pages[i]);
-      } else if (!own(table, i)) {
-        return false;
-      }
+      if (!make_writable(table, i, begin - std::min(begin, i * kPage))) return false;
       continue;
     }
     const auto page = pool_->acquire();
@@ -139,58 +144,114 @@ std::size_t SequenceState::truncate(std::size_t n_positions) {
   return n;
 }
 
-std::size_t SequenceState::adopt(std::span<const TokenId> tokens) {
+std::size_t SequenceState::adopt(std::span<const TokenId> tokens, std::size_t n_stored) {
   const KvGroups& groups = pool_->groups();
-  if (groups.has_states()) return 0;  // nobody has published
   const std::size_t n_own = prefixes_.size();
-  std::vector<const KvPool::Published*> found;
-  // Of each group, pages in a row that are there, the last of them at the end of what was found.
-  std::vector<std::size_t> in_row;
-  for (const Table& table : tables_) in_row.push_back(n_own - std::min(n_own, table.first));
-  std::size_t n_pages = n_own;
-  for (std::size_t end = (n_own + 1) * kPage; end <= tokens.size(); end += kPage) {
-    const auto* next = pool_->find(found.empty() ? last_prefix() : found.back()->prefix,
-                                   tokens.subspan(end - kPage, kPage));
-    if (next == nullptr) break;
-    found.push_back(next);
-    bool is_enough = true;
+  std::vector<Prefix> prefixes = prefixes_;
+  std::vector<std::vector<KvPool::Match>> found;  // of each page from n_own on, of each group
+  for (bool goes_on = true; goes_on && prefixes.size() * kPage < tokens.size();) {
+    const Prefix& parent = prefixes.empty() ? root_ : prefixes.back();
+    const auto of_page = page_of(tokens, prefixes.size());
+    std::vector<KvPool::Match>& matches = found.emplace_back();
     for (std::size_t group = 0; group < groups.size(); ++group) {
-      in_row[group] = next->pages[group] == KvPool::kNoPage ? 0 : in_row[group] + 1;
-      const std::size_t needed = end / kPage - KvGroups::first_page(groups.window(group), end);
-      is_enough = is_enough && in_row[group] >= needed;
+      matches.push_back(pool_->find(parent, group, of_page));
+      const bool sees_all = !is_state(group) && groups.window(group) == 0;
+      goes_on = goes_on && (!sees_all || matches.back().n_positions == kPage);
     }
-    if (is_enough) n_pages = end / kPage;
+    prefixes.push_back(prefix_after(parent, of_page));
   }
-  if (n_pages == n_own) return n_own * kPage;
-  for (Table& table : tables_) make_room(table, n_pages);
-  prefixes_.reserve(n_pages);
-  cut(n_own);
-  drop_before(n_pages * kPage);
-  for (std::size_t i = n_own; i < n_pages; ++i) {
+  // Leading positions of page i that are there.
+  const auto there = [&](std::size_t group, std::size_t i) {
+    if (i >= n_own) return found[i - n_own][group].n_positions;
+    return i < tables_[group].first ? 0 : kPage;
+  };
+  // The last position of page i to go on from; 0: none.
+  const auto end_in = [&](std::size_t i) -> std::size_t {
+    std::size_t n = page_of(tokens, i).size();
+    for (std::size_t group = 0; group < groups.size(); ++group)
+      if (!is_state(group)) n = std::min(n, there(group, i));
+    n = find_states(i == 0 ? root_ : prefixes[i - 1], page_of(tokens, i).first(n));
+    if (n == 0) return 0;
     for (std::size_t group = 0; group < groups.size(); ++group) {
-      Table& table = tables_[group];
-      if (i < table.first) continue;
-      const KvPool::Page page = found[i - n_own]->pages[group];
+      if (is_state(group)) continue;
+      const std::size_t first = KvGroups::first_page(groups.window(group), i * kPage + n);
+      for (std::size_t j = first; j < i; ++j)
+        if (there(group, j) < kPage) return 0;  // nor from a position before, which sees more
+    }
+    return i * kPage + n;
+  };
+  std::size_t end = 0;
+  for (std::size_t i = prefixes.size(); end == 0 && i-- > n_own;) end = end_in(i);
+  if (end <= n_stored) return n_stored;
+  take_over(tokens.first(end), std::move(prefixes), found);
+  return end;
+}
+
+std::size_t SequenceState::find_states(const Prefix& parent,
+                                       std::span<const TokenId> tokens) const {
+  while (!tokens.empty()) {
+    std::size_t least = tokens.size();
+    for (std::size_t group = 0; group < tables_.size(); ++group)
+      if (is_state(group)) least = std::min(least, pool_->find(parent, group, tokens).n_positions);
+    if (least == tokens.size()) break;
+    tokens = tokens.first(least);
+  }
+  return tokens.size();
+}
+
+void SequenceState::take_over(std::span<const TokenId> tokens, std::vector<Prefix> prefixes,
+                              std::span<const std::vector<KvPool::Match>> found) {
+  const std::size_t n_own = prefixes_.size();
+  const std::size_t n_pages = KvGroups::pages_for(tokens.size());
+  for (Table& table : tables_) make_room(table, n_pages);
+  // From here on nothing fails; what is given back stays in its page until the next acquire().
+  cut(n_own);
+  drop_before(tokens.size());
+  prefixes_ = std::move(prefixes);
+  for (std::size_t group = 0; group < tables_.size(); ++group) {
+    Table& table = tables_[group];
+    const auto push = [&](KvPool::Page page) {
       pool_->share(page);
       table.pages.push_back(page);
       table.memory.push_back(pool_->memory(page));
+    };
+    if (is_state(group)) {
+      const std::size_t i = n_pages - 1;
+      const auto state = pool_->find(prefix_before(i), group, page_of(tokens, i));
+      if (table.size() > 0) pool_->release(table.pages[0]);
+      table.pages.clear();
+      table.memory.clear();
+      push(state.page);
+    } else {
+      for (std::size_t i = std::max(n_own, table.first); i < n_pages; ++i)
+        push(found[i - n_own][group].page);
     }
-    prefixes_.push_back(found[i - n_own]->prefix);
   }
-  return n_pages * kPage;
+  prefixes_.resize(tokens.size() / kPage);
+  states_at_ = tokens.size();
 }
 
-void SequenceState::publish(std::span<const TokenId> tokens) {
-  if (pool_->groups().has_states()) return;  // which are not of the pages' ends
-  std::vector<KvPool::Page> pages(tables_.size());
+void SequenceState::publish(std::span<const TokenId> tokens, Publish what) {
   prefixes_.reserve(tokens.size() / kPage);
-  for (std::size_t i = prefixes_.size(); (i + 1) * kPage <= tokens.size(); ++i) {
-    std::ranges::transform(tables_, pages.begin(), [&](const Table& t) { return t.pages[i]; });
-    const auto is_gone = [](KvPool::Page page) { return page == KvPool::kNoPage; };
-    if (std::ranges::all_of(pages, is_gone)) return;
-    prefixes_.push_back(pool_->publish(last_prefix(), tokens.subspan(i * kPage, kPage), pages));
-    for (std::size_t group = 0; group < pages.size(); ++group) put(tables_[group], i, pages[group]);
+  for (std::size_t i = prefixes_.size(); i * kPage < tokens.size(); ++i) {
+    const auto of_page = page_of(tokens, i);
+    if (of_page.size() < kPage && what == Publish::kWholePages) return;
+    for (std::size_t group = 0; group < tables_.size(); ++group)
+      if (!is_state(group)) publish_page(tables_[group], group, i, i, of_page);
+    if (of_page.size() == kPage) prefixes_.push_back(prefix_after(prefix_before(i), of_page));
   }
+  if (what == Publish::kWholePages || tokens.empty() || states_at_ != tokens.size()) return;
+  const std::size_t last = (tokens.size() - 1) / kPage;
+  for (std::size_t group = 0; group < tables_.size(); ++group)
+    if (is_state(group)) publish_page(tables_[group], group, 0, last, page_of(tokens, last));
+}
+
+void SequenceState::publish_page(Table& table, std::size_t group, std::size_t at, std::size_t i,
+                                 std::span<const TokenId> tokens) {
+  KvPool::Page page = table.pages[at];
+  if (page == KvPool::kNoPage) return;
+  pool_->publish(prefix_before(i), group, tokens, page);
+  put(table, at, page);
 }
 
 std::span<const std::byte> SequenceState::state(std::size_t layer) const {

@@ -14,15 +14,19 @@ namespace llm {
 /// pool's type when stored and always read back from here; and states. Holds pages of a KvPool, in
 /// each of its groups of layers: page i has positions [256 i, 256 i + 256), and leading pages that
 /// no query to come looks into are given back. Of a group of states there is one page, which is of
-/// the position that the last pass ended at, and of no other: a sequence that is cut elsewhere is
-/// computed from its beginning. Move-only; gives all its pages back at the end.
+/// the position that the last pass ended at, and of no other: a sequence that is cut elsewhere goes
+/// on from where it adopts a state, or from its beginning. Move-only; gives all its pages back at
+/// the end.
 class SequenceState {
  public:
-  explicit SequenceState(std::shared_ptr<KvPool> pool)
-      : pool_(std::move(pool)), tables_(pool_->groups().size()) {}
+  /// @param root  stands for what keys, values and states depend on besides the tokens; only
+  /// sequences of equal roots share
+  explicit SequenceState(std::shared_ptr<KvPool> pool, const Prefix& root = {})
+      : pool_(std::move(pool)), root_(root), tables_(pool_->groups().size()) {}
   SequenceState(SequenceState&& other) noexcept { *this = std::move(other); }
   SequenceState& operator=(SequenceState&& other) noexcept {
     std::swap(pool_, other.pool_);
+    std::swap(root_, other.root_);
     std::swap(tables_, other.tables_);
     std::swap(prefixes_, other.prefixes_);
     std::swap(states_at_, other.states_at_);
@@ -52,14 +56,20 @@ class SequenceState {
   /// Gives back the pages without a position below reusable(n_positions). @return that
   std::size_t truncate(std::size_t n_positions);
 
-  /// Takes over published pages that go on where its own published ones end, as far as they hold
-  /// `tokens`, of which this sequence is a prefix, and all that the windows of the next position
-  /// reach into is there; a page of its own that is not whole yet gives way.
-  /// @return positions in its leading published pages, a multiple of the page
-  std::size_t adopt(std::span<const TokenId> tokens);
+  /// Takes over published pages and states up to the last position behind `n_stored` from which
+  /// `tokens` can go on: all that the next one's windows reach into is there, and its states. What
+  /// this sequence has in their place is given back.
+  /// @param tokens  this sequence is a prefix of them, of which n_stored are stored
+  /// @return that position, or n_stored
+  std::size_t adopt(std::span<const TokenId> tokens, std::size_t n_stored);
+
+  enum class Publish : bool { kWholePages, kAll };
   /// Lets others adopt the whole pages of `tokens`, which are this sequence from position 0 on and
-  /// stored in every layer. Where layers have states, nothing is published.
-  void publish(std::span<const TokenId> tokens);
+  /// stored in every layer; or the last, partly filled one and the states as well.
+  void publish(std::span<const TokenId> tokens, Publish what = Publish::kWholePages);
+
+  /// What stands for the tokens before page i. @pre the pages before it are published
+  const Prefix& prefix_before(std::size_t i) const { return i == 0 ? root_ : prefixes_[i - 1]; }
 
   /// Rounds and stores rows [first_row, first_row + key.size()) of K and V at `position`; row r is
   /// dim r % head_dim of KV head r / head_dim. Different rows may be stored by different workers.
@@ -109,22 +119,32 @@ class SequenceState {
 
   bool reserve(Table& table, std::size_t begin, std::size_t end);
   bool reserve_states(Table& table, std::size_t begin);
+  /// Makes page i of the table one of which nobody else looks at positions from `from` on. What is
+  /// published of them stays so if there is a page for the copy.
+  bool make_writable(Table& table, std::size_t i, std::size_t from);
   /// Makes page i of the table one that this sequence alone holds, with its contents.
   bool own(Table& table, std::size_t i);
   /// Gives back the pages that no query from `position` on looks into.
   void drop_before(std::size_t position);
   /// Gives back the pages from `n_pages` on.
   void cut(std::size_t n_pages);
+  /// The most leading ones of `tokens`, which are of one page, behind which all states are
+  /// published; all of them where layers have none.
+  std::size_t find_states(const Prefix& parent, std::span<const TokenId> tokens) const;
+  /// @param prefixes  of whole pages of the tokens, its own among them
+  /// @param found  of each page from its own published ones on, of each group
+  void take_over(std::span<const TokenId> tokens, std::vector<Prefix> prefixes,
+                 std::span<const std::vector<KvPool::Match>> found);
+  /// @param at  where the page is in the table  @param i  the page that `tokens` are of
+  void publish_page(Table& table, std::size_t group, std::size_t at, std::size_t i,
+                    std::span<const TokenId> tokens);
   bool is_state(std::size_t group) const { return pool_->groups().is_state(group); }
   void put(Table& table, std::size_t i, KvPool::Page page);
-  KvPool::Prefix last_prefix() const {
-    return prefixes_.empty() ? KvPool::kNoPrefix : prefixes_.back();
-  }
-
   std::shared_ptr<KvPool> pool_;
-  std::vector<Table> tables_;             ///< of each group; of states one page at most
-  std::vector<KvPool::Prefix> prefixes_;  ///< of the leading pages that others may adopt
-  std::size_t states_at_ = 0;             ///< the position that states are of
+  Prefix root_{};
+  std::vector<Table> tables_;     ///< of each group; of states one page at most
+  std::vector<Prefix> prefixes_;  ///< of the leading whole pages that are published
+  std::size_t states_at_ = 0;     ///< the position that states are of
 };
 
 }  // namespace llm

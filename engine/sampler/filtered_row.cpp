@@ -165,7 +165,6 @@ void FilteredRow::keep_typical(float p) {
 /// "Exclude top choices": Weidmann 2024, oobabooga/text-generation-webui, request 6335. Of the
 /// tokens with at least the threshold's probability the last one stays.
 void FilteredRow::exclude_top_choices(float threshold) {
-  if (threshold > 0.5F) return;
   const std::vector<Scored> tokens = in_order();
   const float total = lane_sum(ordered());
   std::size_t n = 0;

@@ -6,16 +6,22 @@
 
 namespace llm {
 
-std::size_t StepRunner::adopt(RequestId id, std::size_t n_stored, std::span<const TokenId> tokens) {
+StepRunner::Adopted StepRunner::adopt(RequestId id, std::size_t n_stored,
+                                      std::span<const TokenId> tokens, const std::string& scope) {
   if (n_stored == 0) close(id);  // what it held before a preemption
-  const auto sequence = sequence_of(id);
-  return sequence.ok() ? (*sequence)->adopt(tokens) : n_stored;
+  const auto sequence = sequence_of(id, scope);
+  if (!sequence.ok()) return {n_stored, 0};
+  const std::size_t n_loaded = (*sequence)->n_loaded();
+  const std::size_t n = (*sequence)->adopt(tokens);
+  return {n, (*sequence)->n_loaded() - n_loaded};
 }
 
-Result<Sequence*> StepRunner::sequence_of(RequestId id) {
+Result<Sequence*> StepRunner::sequence_of(RequestId id, const std::string& scope) {
   auto& sequence = sequences_[id];
   if (sequence == nullptr) {
-    LLM_TRY(sequence, Executor::open(executor_, options_));
+    SequenceOptions options = options_;
+    options.scope = scope;
+    LLM_TRY(sequence, Executor::open(executor_, options));
   }
   return sequence.get();
 }

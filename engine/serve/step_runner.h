@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "base/result.h"
 #include "engine/executor.h"
@@ -38,11 +39,16 @@ class StepRunner {
   explicit StepRunner(std::shared_ptr<Executor> executor, SequenceOptions options = {})
       : executor_(std::move(executor)), options_(options) {}
 
-  /// What Scheduler::StoredPrefix asks: takes over the pages that others have published of
-  /// `tokens`, the leading ones of a request. @param n_stored  what it has; 0: it begins, also once
-  /// more
-  /// @return how many are stored now. @pre options.share_prefix, or there is no need to ask
-  std::size_t adopt(RequestId id, std::size_t n_stored, std::span<const TokenId> tokens);
+  struct Adopted {
+    std::size_t n_stored = 0;  ///< now
+    std::size_t n_loaded = 0;  ///< of those new ones, from disk
+  };
+  /// What Scheduler::StoredPrefix asks: takes over what others have published of `tokens`, the
+  /// leading ones of a request. @param n_stored  what it has; 0: it begins, also once more
+  /// @param scope  SequenceOptions::scope
+  /// @pre options.share_prefix, or there is no need to ask
+  Adopted adopt(RequestId id, std::size_t n_stored, std::span<const TokenId> tokens,
+                const std::string& scope = "");
 
   /// Errors: as Executor::evaluate() and of `take_logits`.
   /// @param rows_of  empty: the last rows of parts that want logits
@@ -59,7 +65,7 @@ class StepRunner {
 
  private:
   /// Opened if it is not yet.
-  Result<Sequence*> sequence_of(RequestId id);
+  Result<Sequence*> sequence_of(RequestId id, const std::string& scope = "");
 
   std::shared_ptr<Executor> executor_;
   SequenceOptions options_;

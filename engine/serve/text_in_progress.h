@@ -28,6 +28,7 @@ struct TextRequest {
   bool prompt_logprobs = false;  ///< with options.logprobs: of the prompt's tokens as well
   bool hash_logits = false;      ///< of every position, as llmrun --logits-hash
   bool hash_drawn = false;       ///< of those that tokens are drawn from, whoever had the others
+  std::string scope = {};        ///< only texts of equal scopes share what is stored
   /// The embedding of the prompt is wanted, and no logits. @pre max_tokens 0, neither of the above
   std::optional<EmbeddingOptions> embedding = {};
 };
@@ -90,6 +91,7 @@ class TextInProgress {
   /// left
   void note_step(double seconds);
 
+  const std::string& scope() const { return request_.scope; }
   const GenerateResult& so_far() const { return text_.result; }
   /// @pre advance() said that it is complete
   ServedText finish() &&;

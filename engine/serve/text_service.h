@@ -37,7 +37,9 @@ struct ServiceFigures {
   std::uint64_t steps = 0;
   std::uint64_t preemptions = 0;
   std::uint64_t prompt_tokens = 0;     ///< of submitted texts
-  std::uint64_t evaluated_tokens = 0;  ///< of steps, again after a preemption
+  std::uint64_t evaluated_tokens = 0;  ///< of steps
+  std::uint64_t reused_tokens = 0;     ///< that were stored and needed no evaluation
+  std::uint64_t loaded_tokens = 0;     ///< of those, the ones that came from disk
   std::uint64_t generated_tokens = 0;
   std::uint64_t proposed_tokens = 0;  ///< evaluated on trial
   std::uint64_t accepted_tokens = 0;  ///< of those, the ones that texts went on with

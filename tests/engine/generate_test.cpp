@@ -56,6 +56,26 @@ TEST_CASE("ignore_eos never draws a token that ends the text", "[generate]") {
   REQUIRE(std::ranges::count(result->ids, kEos) == 0);
 }
 
+TEST_CASE("min_tokens are drawn before a token that ends the text", "[generate]") {
+  FakeSession session(VocabBuilder().build(), spelling("", 3));
+  GenerateOptions options = greedy();
+  options.sampler.min_tokens = 3;
+  REQUIRE(generate(session, kPrompt, options)->ids.size() == 3);
+}
+
+TEST_CASE("a repetition that DRY counts begins after a token that breaks it", "[generate]") {
+  GenerateOptions options = greedy();
+  options.sampler.dry_multiplier = 1e6F;
+  options.max_tokens = 1;
+  for (const char middle : {'y', ':', '\n'}) {
+    const Ids prompt = {kBos,         byte_id('x'), byte_id(middle),
+                        byte_id('z'), byte_id('x'), byte_id(middle)};
+    FakeSession session(VocabBuilder().build(), spelling("z", prompt.size()));
+    CAPTURE(middle);
+    REQUIRE((generate(session, prompt, options)->text == "z") == (middle != 'y'));
+  }
+}
+
 TEST_CASE("a text ends where it must, and shows what only might have been a stop string",
           "[generate]") {
   struct Row {

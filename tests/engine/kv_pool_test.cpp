@@ -160,28 +160,42 @@ TEST_CASE("pages are taken on demand and given back", "[kv]") {
   REQUIRE(pool->pages_in_use() == 0);
 }
 
-TEST_CASE("equal leading tokens share whole pages", "[kv]") {
-  const auto pool = pool_of(8);
+TEST_CASE("equal leading tokens share pages, the last one as far as they go", "[kv]") {
+  const auto pool = pool_of(9);
   const auto tokens = text(2 * kPage + 40);
   SequenceState a(pool);
   fill(a, 0, tokens.size());
   a.publish(tokens);
 
   SequenceState b(pool);
-  REQUIRE(b.adopt(tokens) == 2 * kPage);
+  REQUIRE(b.adopt(tokens, 0) == 2 * kPage);
   REQUIRE(pool->pages_in_use() == 3);
   REQUIRE(pool->pages_shared() == 2);
   REQUIRE(holds(b, 0, 2 * kPage));
 
   SequenceState shorter(pool);
-  REQUIRE(shorter.adopt(std::span(tokens).first(2 * kPage - 1)) == kPage);
+  REQUIRE(shorter.adopt(std::span(tokens).first(2 * kPage - 1), 0) == 2 * kPage - 1);
   auto other = tokens;
   other[kPage + 3] = 7;  // the second page differs
   SequenceState c(pool);
-  REQUIRE(c.adopt(other) == kPage);
+  REQUIRE(c.adopt(other, 0) == kPage + 3);
+  REQUIRE(holds(c, 0, kPage + 3));
+  REQUIRE(pool->pages_in_use() == 3);
+  // What it writes is its own.
+  fill(c, kPage + 3, 2 * kPage, 0.5F);
+  REQUIRE(holds(a, 0, tokens.size()));
+  REQUIRE(holds(c, kPage + 3, 2 * kPage, 0.5F));
+  REQUIRE(pool->pages_in_use() == 4);
+  c.publish(std::span(other).first(2 * kPage));
+  // The tail is found when its owner says so, by others of another root never.
+  REQUIRE(SequenceState(pool).adopt(tokens, 0) == 2 * kPage);
+  a.publish(tokens, SequenceState::Publish::kAll);
+  REQUIRE(SequenceState(pool).adopt(tokens, 0) == tokens.size());
+  REQUIRE(SequenceState(pool).adopt(std::span(other).first(2 * kPage), 0) == 2 * kPage);
+  REQUIRE(SequenceState(pool, Prefix{std::byte{1}}).adopt(tokens, 0) == 0);
   other[0] = 9;  // equal tokens after other tokens are other keys
   SequenceState d(pool);
-  REQUIRE(d.adopt(other) == 0);
+  REQUIRE(d.adopt(other, 0) == 0);
 }
 
 TEST_CASE("a shared page is copied before it is written", "[kv]") {
@@ -191,7 +205,7 @@ TEST_CASE("a shared page is copied before it is written", "[kv]") {
   fill(a, 0, 2 * kPage);
   a.publish(tokens);
   SequenceState b(pool);
-  REQUIRE(b.adopt(tokens) == 2 * kPage);
+  REQUIRE(b.adopt(tokens, 0) == 2 * kPage);
   b.truncate(kPage + 5);
   fill(b, kPage + 5, 2 * kPage, 0.5F);
   REQUIRE(holds(a, 0, 2 * kPage));
@@ -200,16 +214,41 @@ TEST_CASE("a shared page is copied before it is written", "[kv]") {
   REQUIRE(pool->pages_in_use() == 3);
 }
 
-TEST_CASE("a published page that is written anew is no longer found", "[kv]") {
-  const auto pool = pool_of(4);
+TEST_CASE("a published page that is written again stays findable where there is room for a copy",
+          "[kv]") {
+  const std::size_t n_pages = GENERATE(1, 2);
+  const auto pool = pool_of(n_pages);
   const auto tokens = text(kPage);
   SequenceState a(pool);
   fill(a, 0, kPage);
   a.publish(tokens);
   a.truncate(10);
   fill(a, 10, kPage, 0.5F);
+  REQUIRE(holds(a, 10, kPage, 0.5F));
   SequenceState b(pool);
-  REQUIRE(b.adopt(tokens) == 0);
+  REQUIRE(b.adopt(tokens, 0) == (n_pages == 2 ? kPage : 0));
+  REQUIRE(holds(b, 0, n_pages == 2 ? kPage : 0));
+}
+
+TEST_CASE("a sequence goes on in the page that it adopted, which stays findable", "[kv]") {
+  const auto pool = pool_of(1);
+  const auto tokens = text(100);
+  {
+    SequenceState a(pool);
+    fill(a, 0, 60);
+    a.publish(std::span(tokens).first(60), SequenceState::Publish::kAll);
+  }
+  {
+    SequenceState b(pool);
+    REQUIRE(b.adopt(tokens, 0) == 60);
+    fill(b, 60, 100);
+    REQUIRE(b.adopt(tokens, 100) == 100);
+    REQUIRE(SequenceState(pool).adopt(tokens, 0) == 60);
+    b.publish(tokens, SequenceState::Publish::kAll);
+  }
+  SequenceState c(pool);
+  REQUIRE(c.adopt(tokens, 0) == 100);
+  REQUIRE(holds(c, 0, 100));
 }
 
 TEST_CASE("what was published twice is held once", "[kv]") {
@@ -236,16 +275,16 @@ TEST_CASE("kept prefixes give way to sequences, the longest unused first", "[kv]
   REQUIRE(pool->pages_in_use() == 0);
   {
     SequenceState again(pool);
-    REQUIRE(again.adopt(text(kPage, 0)) == kPage);  // now 1000 is the oldest
+    REQUIRE(again.adopt(text(kPage, 0), 0) == kPage);  // now 1000 is the oldest
   }
   SequenceState taker(pool);
   REQUIRE(taker.reserve(0, 1));
   SequenceState b(pool);
   SequenceState c(pool);
   SequenceState d(pool);
-  REQUIRE(b.adopt(text(kPage, 1000)) == 0);
-  REQUIRE(c.adopt(text(kPage, 2000)) == kPage);
-  REQUIRE(d.adopt(text(kPage, 0)) == kPage);
+  REQUIRE(b.adopt(text(kPage, 1000), 0) == 0);
+  REQUIRE(c.adopt(text(kPage, 2000), 0) == kPage);
+  REQUIRE(d.adopt(text(kPage, 0), 0) == kPage);
   REQUIRE_FALSE(taker.reserve(1, kPage + 1));
 }
 
@@ -337,7 +376,7 @@ TEST_CASE("a prefix is taken over where the window's pages are there", "[kv]") {
   const auto adopted = [&](std::size_t n) {
     SequenceState b(pool);
     const std::size_t before = pool->pages_in_use();
-    const std::size_t n_adopted = b.adopt(std::span(tokens).first(n));
+    const std::size_t n_adopted = b.adopt(std::span(tokens).first(n), 0);
     if (n_adopted == 5 * kPage) {
       REQUIRE(b.n_pages() == 5 + 2);
       REQUIRE(pool->pages_in_use() == before);
@@ -358,8 +397,9 @@ TEST_CASE("a prefix is taken over where the window's pages are there", "[kv]") {
   REQUIRE(adopted(5 * kPage) == 5 * kPage);
   lose(0, 1);
   REQUIRE(adopted(5 * kPage) == 5 * kPage);
-  REQUIRE(adopted(5 * kPage - 1) == 4 * kPage);
-  REQUIRE(adopted(4 * kPage - 1) == kPage);  // 3 pages end at 768, which looks at 469
+  REQUIRE(adopted(5 * kPage - 1) == 5 * kPage - 1);
+  REQUIRE(adopted(2 * kPage + 298) == kPage);  // which looks at 511
+  REQUIRE(adopted(2 * kPage + 299) == 2 * kPage + 299);
   lose(0, 4);
   REQUIRE(adopted(5 * kPage) == 4 * kPage);
   lose(1, 3);
@@ -370,9 +410,9 @@ TEST_CASE("a prefix is taken over where the window's pages are there", "[kv]") {
   c.publish(tokens);
   REQUIRE(c.pages(0)[0] == a.pages(0)[0]);
   REQUIRE(c.pages(0)[4] != a.pages(0)[4]);
-  REQUIRE(adopted(5 * kPage - 1) == 4 * kPage);
+  REQUIRE(adopted(5 * kPage - 1) == 5 * kPage - 1);
   SequenceState d(pool);
-  REQUIRE(d.adopt(tokens) == 5 * kPage);
+  REQUIRE(d.adopt(tokens, 0) == 5 * kPage);
   REQUIRE(d.pages(0)[4] == c.pages(0)[4]);
 }
 
@@ -383,12 +423,12 @@ TEST_CASE("a sequence goes on from its own pages and others'", "[kv]") {
   SequenceState b(pool);
   fill(b, 0, kPage + 9);
   b.publish(std::span(tokens).first(kPage + 9));
-  REQUIRE(a.adopt(std::span(tokens).first(kPage)) == kPage);
+  REQUIRE(a.adopt(std::span(tokens).first(kPage), 0) == kPage);
   fill(a, kPage, 4 * kPage);
   a.publish(tokens);
-  REQUIRE(b.adopt(std::span(tokens).first(2 * kPage)) == 2 * kPage);
+  REQUIRE(b.adopt(std::span(tokens).first(2 * kPage), kPage + 9) == 2 * kPage);
   REQUIRE(holds(b, 0, 2 * kPage));
-  REQUIRE(b.adopt(tokens) == 4 * kPage);
+  REQUIRE(b.adopt(tokens, 2 * kPage) == 4 * kPage);
   REQUIRE(b.n_pages() == 4 + 2);
   REQUIRE(b.pages(0)[1] == nullptr);
   REQUIRE(holds(b, 2 * kPage, 4 * kPage));

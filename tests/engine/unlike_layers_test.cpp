@@ -105,7 +105,7 @@ TEST_CASE("a page has one size, and holds as many layers of a kind as find room"
 
 TEST_CASE("a state is of the position that the last pass ended at, and of no other",
           "[layers][kv]") {
-  const auto pool = require_ok(KvPool::create(mixed_groups(), 8, KvType::kF32));
+  const auto pool = require_ok(KvPool::create(mixed_groups(), 16, KvType::kF32));
   SequenceState state(pool);
   REQUIRE(state.reserve(0, 3));
   for (const std::size_t layer : {2U, 4U}) {
@@ -125,9 +125,26 @@ TEST_CASE("a state is of the position that the last pass ended at, and of no oth
   state.store(1, 0, 3, std::span(row).first(16), std::span(row).first(16));
   REQUIRE(state.key(5, 0, 3, 7) == 0.5F);
 
-  // Nothing of it is found by others: nobody could go on from there.
-  state.publish(Ids(KvPool::kPagePositions));
-  REQUIRE(SequenceState(pool).adopt(Ids(KvPool::kPagePositions)) == 0);
+  // Others can go on from a position whose state is published, and from no other.
+  const Ids ids = some_text(4);
+  state.publish(ids);
+  REQUIRE(SequenceState(pool).adopt(ids, 0) == 0);
+  state.publish(ids, SequenceState::Publish::kAll);
+  REQUIRE(SequenceState(pool).adopt(std::span(ids).first(3), 0) == 0);
+  REQUIRE(state.reserve(4, 5));
+  std::ranges::fill(state.state(2), std::byte{7});
+  {
+    SequenceState other(pool);
+    REQUIRE(other.adopt(some_text(100), 0) == 4);
+    REQUIRE(std::ranges::count(other.state(2), std::byte{2}) == 100);
+    REQUIRE(other.reserve(4, 9));
+    REQUIRE(other.key(5, 0, 3, 7) == 0.5F);
+    other.publish(some_text(9), SequenceState::Publish::kAll);
+    for (const std::size_t n : {3, 4, 8, 9, 100}) {
+      const std::size_t there = n < 4 ? 0 : n < 9 ? 4 : 9;
+      REQUIRE(SequenceState(pool).adopt(some_text(n), 0) == there);
+    }
+  }
 
   REQUIRE(state.truncate(2) == 0);
   REQUIRE(state.n_pages() == 0);

@@ -113,42 +113,45 @@ LLM_WRAP(reserve, "_ZN3llm13SequenceState7reserveEmm", bool, SequenceState* self
   return reserved;
 }
 
-LLM_WRAP(adopt, "_ZN3llm13SequenceState5adoptESt4spanIKiLm18446744073709551615EE", std::size_t,
-         SequenceState* self, std::span<const TokenId> tokens) {
+LLM_WRAP(adopt, "_ZN3llm13SequenceState5adoptESt4spanIKiLm18446744073709551615EEm", std::size_t,
+         SequenceState* self, std::span<const TokenId> tokens, std::size_t n_stored) {
   // All callers' tokens lie in a sequence's, of which they take all but those whose logits they
   // want; one that asks for one more takes a row too many.
   if (!tokens.empty() && tokens.size() % kPage == kPage - 1 &&
       strikes("adopt", {{"tokens", tokens.size() + 1}}))
     tokens = {tokens.data(), tokens.size() + 1};
-  return real_adopt(self, tokens);
+  return real_adopt(self, tokens, n_stored);
 }
 
-LLM_WRAP(unpublish, "_ZN3llm6KvPool9unpublishEj", void, KvPool* self, KvPool::Page page) {
-  if (self->is_published(page) && planted("pages") != nullptr &&
-      planted("pages")->is("stay_published"))
-    return note_struck();
-  real_unpublish(self, page);
+LLM_WRAP(n_published, "_ZNK3llm6KvPool11n_publishedEj", std::size_t, const KvPool* self,
+         KvPool::Page page) {
+  const std::size_t n = real_n_published(self, page);
+  // A whole page is asked about before it is written to: as if nobody could find it.
+  if (n < kPage || planted("pages") == nullptr || !planted("pages")->is("stay_published")) return n;
+  note_struck();
+  return 0;
 }
 
 namespace {
-KvPool::Prefix parent_of(KvPool::Prefix parent) {
+Prefix parent_of(const Prefix& parent) {
   const Fault* fault = planted("pages");
-  if (fault == nullptr || !fault->is("any_parent") || parent == KvPool::kNoPrefix) return parent;
+  if (fault == nullptr || !fault->is("any_parent") || parent == Prefix{}) return parent;
   note_struck();
-  return KvPool::kNoPrefix;
+  return {};
 }
 }  // namespace
 
 LLM_WRAP(publish,
-         "_ZN3llm6KvPool7publishEmSt4spanIKiLm18446744073709551615EES1_IjLm18446744073709551615EE",
-         KvPool::Prefix, KvPool* self, KvPool::Prefix parent, std::span<const TokenId> tokens,
-         std::span<KvPool::Page> pages) {
-  return real_publish(self, parent_of(parent), tokens, pages);
+         "_ZN3llm6KvPool7publishERKSt5arrayISt4byteLm32EEmSt4spanIKiLm18446744073709551615EERj",
+         void, KvPool* self, const Prefix& parent, std::size_t group,
+         std::span<const TokenId> tokens, KvPool::Page& page) {
+  real_publish(self, parent_of(parent), group, tokens, page);
 }
 
-LLM_WRAP(find, "_ZNK3llm6KvPool4findEmSt4spanIKiLm18446744073709551615EE", const KvPool::Published*,
-         const KvPool* self, KvPool::Prefix parent, std::span<const TokenId> tokens) {
-  return real_find(self, parent_of(parent), tokens);
+LLM_WRAP(find, "_ZNK3llm6KvPool4findERKSt5arrayISt4byteLm32EEmSt4spanIKiLm18446744073709551615EE",
+         KvPool::Match, const KvPool* self, const Prefix& parent, std::size_t group,
+         std::span<const TokenId> tokens) {
+  return real_find(self, parent_of(parent), group, tokens);
 }
 
 }  // namespace llm::faults

@@ -1,7 +1,5 @@
 #include "tests/faults/pass.h"
 
-#include <omp.h>
-
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -78,6 +76,7 @@ void register_model(const Model& model) {
 }
 
 thread_local std::vector<std::function<void()>> pending;
+thread_local Worker here{0, 1};  ///< outside a region: alone
 
 std::string_view compute_name() { return state().compute == Compute::kInt8 ? "int8" : "f32"; }
 
@@ -111,7 +110,7 @@ std::span<const float> bias_of(const PackedMatrix& matrix) {
 }
 
 std::size_t pass_rows() { return state().positions.size(); }
-int team_size() { return omp_in_parallel() != 0 ? omp_get_num_threads() : 1; }
+int team_size() { return here.count; }
 std::span<SequenceState* const> pass_caches() { return state().caches; }
 
 void spoil_rows(Op op, Isa isa, const Rows& rows) {
@@ -155,7 +154,7 @@ void spoil_in_place(std::string_view name, Isa isa, float* x, std::size_t begin,
 
 bool is_late(std::string_view op) {
   if (planted("late") == nullptr || pass_rows() == 0 || team_size() < 2) return false;
-  if (omp_get_thread_num() != 1) return false;
+  if (here.id != 1) return false;
   return strikes("late", {{"op", op},
                           {"layer", state().layer.load()},
                           {"rows", pass_rows()},
@@ -163,6 +162,15 @@ bool is_late(std::string_view op) {
 }
 
 void do_later(std::function<void()> work) { pending.push_back(std::move(work)); }
+
+LLM_WRAP(run_parallel, "_ZN3llm12run_parallelEiRKSt8functionIFvNS_6WorkerEEE", void, int n_threads,
+         const std::function<void(Worker)>& body) {
+  real_run_parallel(n_threads, [&](Worker worker) {
+    here = worker;
+    body(worker);
+    here = {0, 1};
+  });
+}
 
 LLM_WRAP(wait, "_ZN3llm4Team4waitEv", void, Team* team) {
   real_wait(team);

@@ -3,7 +3,7 @@
 
 #include "engine/generate/chat_style.h"
 #include "tests/fuzz/tiny_model.h"
-#include "tools/llmserve/prompts.h"
+#include "tools/llmserve/api/prompts.h"
 
 LLM_FUZZ(input) {
   using namespace llm;

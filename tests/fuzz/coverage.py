@@ -29,15 +29,15 @@ AREAS = {
     "Jinja": ["engine/chat/jinja/", "engine/chat/chat_template.cpp"],
     "grammars": ["engine/grammar/grammar_source.cpp", "engine/grammar/number_rules.cpp", "engine/grammar/object_rules.cpp",
                  "engine/grammar/pattern_rules.cpp", "engine/grammar/rules.cpp", "engine/grammar/schema_"],
-    "requests": ["tools/llmserve/answer_request.cpp", "tools/llmserve/call_grammar.cpp", "tools/llmserve/conversation",
-                 "tools/llmserve/embeddings.cpp", "tools/llmserve/foreign_", "tools/llmserve/json_fields.cpp",
-                 "tools/llmserve/prompts.cpp", "tools/llmserve/request_", "tools/llmserve/structure_fields.cpp", "base/json.cpp"],
+    "requests": ["tools/llmserve/api/answer_request.cpp", "tools/llmserve/conversations/call_grammar.cpp", "tools/llmserve/conversations/conversation",
+                 "tools/llmserve/api/embeddings.cpp", "tools/llmserve/api/compat_fields", "tools/llmserve/conversations/json_fields.cpp",
+                 "tools/llmserve/api/prompts.cpp", "tools/llmserve/api/request_", "tools/llmserve/api/structure_fields.cpp", "base/json.cpp"],
     "replies": ["engine/chat/reply_parser.cpp", "engine/chat/call_reader.cpp", "engine/chat/reply_format.cpp"],
     "NPZ and dumps": ["validate/reference/npz/", "validate/reference/dump/dump.cpp", "validate/reference/dump/dump_meta.cpp"],
     "prompt cache": ["engine/prompt_cache.cpp"],
     "session": ["tools/llmrun/session_file.cpp"],
     "receipts": ["validate/receipt/read_receipt.cpp", "validate/receipt/receipt_log.cpp", "base/json_members.cpp"],
-    "HTTP head": ["tools/llmserve/http_head.cpp", "tools/llmserve/http_reader.cpp", "tools/llmserve/gate.cpp"],
+    "HTTP head": ["tools/llmserve/http/http_head.cpp", "tools/llmserve/http/http_reader.cpp", "tools/llmserve/access_control.cpp"],
 }
 
 

@@ -4,17 +4,17 @@
 #include <boost/beast/core/flat_buffer.hpp>
 
 #include "tests/fuzz/fuzz.h"
-#include "tools/llmserve/gate.h"
-#include "tools/llmserve/http_reader.h"
+#include "tools/llmserve/access_control.h"
+#include "tools/llmserve/http/http_reader.h"
 
 namespace llm::fuzz {
 namespace {
 
-const Gate& gate() {
-  static const Gate made = must(Gate::create({.api_key = "k",
-                                              .host = "127.0.0.1",
-                                              .hosts = {"llm.example"},
-                                              .origins = {"https://a.example"}}));
+const AccessControl& gate() {
+  static const AccessControl made = must(AccessControl::create({.api_key = "k",
+                                                                .host = "127.0.0.1",
+                                                                .hosts = {"llm.example"},
+                                                                .origins = {"https://a.example"}}));
   return made;
 }
 

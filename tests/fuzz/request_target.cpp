@@ -2,9 +2,9 @@
 
 #include "engine/serve/text_service.h"
 #include "tests/fuzz/tiny_model.h"
-#include "tools/llmserve/answer_request.h"
-#include "tools/llmserve/embeddings.h"
-#include "tools/llmserve/rerank.h"
+#include "tools/llmserve/api/answer_request.h"
+#include "tools/llmserve/api/embeddings.h"
+#include "tools/llmserve/api/rerank.h"
 
 namespace llm::fuzz {
 namespace {

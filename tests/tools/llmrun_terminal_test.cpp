@@ -27,6 +27,8 @@ class Terminal {
     pid_ = forkpty(&descriptor_, nullptr, nullptr, &size);
     REQUIRE(pid_ >= 0);
     if (pid_ > 0) return;
+    // A shell that started the tests in the background has them ignored.
+    for (const int ignored : {SIGINT, SIGQUIT}) ::signal(ignored, SIG_DFL);
     for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
@@ -51,8 +53,8 @@ class Terminal {
   /// Reads on until `text` has come, after what was expected before; fails after half a minute.
   void expect(const std::string& text) {
     while (screen_.find(text, seen_) == std::string::npos) {
-      CAPTURE(text, screen_);
-      REQUIRE(read_more());
+      if (read_more()) continue;
+      FAIL("found no " << text << " in " << screen_);
     }
     seen_ = screen_.find(text, seen_) + text.size();
   }

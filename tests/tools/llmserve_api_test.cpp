@@ -31,7 +31,7 @@ TEST_CASE("llmserve tells of itself", "[llmserve]") {
   REQUIRE(page.header("Content-Type") == "text/html; charset=utf-8");
   for (const char* part :
        {"page.css", "markdown.js", "tools.js", "server.js", "show.js", "page.js"}) {
-    page.must_be(200, {read_file(LLM_SOURCE_DIR "/tools/llmserve/" + std::string(part))});
+    page.must_be(200, {read_file(LLM_SOURCE_DIR "/tools/llmserve/page/" + std::string(part))});
   }
   for (const char* outside : {"http://", "https://", "//cdn", "@import", "innerHTML", ".js@"})
     REQUIRE(page.body.find(outside) == std::string::npos);

@@ -294,6 +294,27 @@ TEST_CASE("Ollama's clients find what they ask for", "[llmserve]") {
     pieces += test::parse_json(line)["response"].get<std::string>();
   CHECK(pieces == text);
 
+  // Log probabilities, whole and streamed, raw and of a chat.
+  raw.update({{"logprobs", true}, {"top_logprobs", 2}});
+  const Json chat = {
+      {"messages", kHello}, {"logprobs", true}, {"top_logprobs", 2}, {"options", options}};
+  for (auto [path, body] : {std::pair{"/api/generate", raw}, {"/api/chat", chat}}) {
+    body["stream"] = false;
+    const Json all = server.post(path, body).must_be(200).json()["logprobs"];
+    REQUIRE(all.size() == 8);
+    CHECK(all[0]["top_logprobs"].size() == 2);
+    CHECK(all[0]["top_logprobs"][0]["logprob"] == all[0]["logprob"]);
+    body["stream"] = true;
+    Json streamed = Json::array();
+    std::istringstream parts(server.post(path, body).body);
+    for (std::string line; std::getline(parts, line);)
+      for (const Json& token : test::parse_json(line).value("logprobs", Json::array()))
+        streamed.push_back(token);
+    CHECK(streamed == all);
+  }
+  raw["logprobs"] = false;
+  server.post("/api/generate", raw).must_be(400);
+
   // Errors are words.
   for (const auto& [body, words] : std::vector<std::pair<Json, std::string>>{
            {{{"model", "other"}, {"messages", Json::array()}}, "other"},

@@ -2,8 +2,8 @@
 
 #include "tests/support/json.h"
 #include "tests/support/test.h"
-#include "tools/llmserve/chat_roles.h"
-#include "tools/llmserve/conversations.h"
+#include "tools/llmserve/conversations/chat_roles.h"
+#include "tools/llmserve/conversations/conversations.h"
 
 namespace llm {
 namespace {

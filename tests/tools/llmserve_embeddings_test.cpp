@@ -1,7 +1,7 @@
 // Embeddings by /v1/embeddings and /api/embed.
 
 #include "tests/tools/llmserve_process.h"
-#include "tools/llmserve/embeddings.h"
+#include "tools/llmserve/api/embeddings.h"
 
 namespace llm::test {
 namespace {

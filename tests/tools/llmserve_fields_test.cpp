@@ -2,7 +2,7 @@
 
 #include "tests/support/json.h"
 #include "tests/support/test.h"
-#include "tools/llmserve/json_fields.h"
+#include "tools/llmserve/conversations/json_fields.h"
 
 namespace llm {
 namespace {

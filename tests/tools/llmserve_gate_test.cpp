@@ -4,7 +4,7 @@
 #include <stdexcept>
 
 #include "tests/tools/llmserve_process.h"
-#include "tools/llmserve/workshop.h"
+#include "tools/llmserve/http/worker_pool.h"
 
 namespace llm::test {
 namespace {
@@ -174,16 +174,16 @@ TEST_CASE("a workshop does what is wanted, and tells of what it cannot", "[llmse
   bool was_done = false;
   const auto owner = std::make_shared<int>();
   {
-    Workshop workshop([](const Workshop::Then& then) { then(); });
+    WorkerPool workshop([](const WorkerPool::Then& then) { then(); });
     REQUIRE(workshop.start().ok());
-    const auto piece = [&](std::size_t bytes, std::function<Workshop::Then()> work) {
-      return Workshop::Piece{
+    const auto piece = [&](std::size_t bytes, std::function<WorkerPool::Then()> work) {
+      return WorkerPool::Piece{
           .bytes = bytes,
           .owner = owner,
           .work = std::move(work),
           .failed = [&failed](const std::string& what) { failed.set_value(what); }};
     };
-    constexpr std::size_t kLong = Workshop::kShortBytes + 1;
+    constexpr std::size_t kLong = WorkerPool::kShortBytes + 1;
     workshop.take(piece(kLong, [&] {
       begun.set_value();
       hold.get_future().wait();
@@ -191,7 +191,7 @@ TEST_CASE("a workshop does what is wanted, and tells of what it cannot", "[llmse
     }));
     begun.get_future().wait();
     auto gone = std::make_shared<int>();
-    Workshop::Piece dropped = piece(kLong, [&] {
+    WorkerPool::Piece dropped = piece(kLong, [&] {
       was_done = true;
       return [] {};
     });
@@ -199,15 +199,15 @@ TEST_CASE("a workshop does what is wanted, and tells of what it cannot", "[llmse
     workshop.take(std::move(dropped));
     gone.reset();
     // A short one does not wait for it.
-    workshop.take(piece(1, []() -> Workshop::Then { throw std::runtime_error("broke"); }));
+    workshop.take(piece(1, []() -> WorkerPool::Then { throw std::runtime_error("broke"); }));
     REQUIRE(failed.get_future().get() == "broke");
-    REQUIRE(workshop.has_room(Workshop::kMostWaitingBytes - kLong));
-    REQUIRE_FALSE(workshop.has_room(Workshop::kMostWaitingBytes));
+    REQUIRE(workshop.has_room(WorkerPool::kMostWaitingBytes - kLong));
+    REQUIRE_FALSE(workshop.has_room(WorkerPool::kMostWaitingBytes));
     workshop.take(piece(kLong, [&] { return [&] { done.set_value(); }; }));
     hold.set_value();
     done.get_future().wait();
     REQUIRE_FALSE(was_done);
-    REQUIRE(workshop.has_room(2 * Workshop::kMostWaitingBytes));  // one alone may be of any size
+    REQUIRE(workshop.has_room(2 * WorkerPool::kMostWaitingBytes));  // one alone may be of any size
   }
 }
 
@@ -220,20 +220,20 @@ TEST_CASE("a workshop's pieces wait for those of their own model alone", "[llmse
   auto owner = std::make_shared<int>();
   const std::weak_ptr<int> kept = owner;
   {
-    Workshop workshop([](const Workshop::Then& then) { then(); });
+    WorkerPool workshop([](const WorkerPool::Then& then) { then(); });
     REQUIRE(workshop.start().ok());
-    const auto take = [&](int model, std::function<Workshop::Then()> work) {
+    const auto take = [&](int model, std::function<WorkerPool::Then()> work) {
       workshop.take({.bytes = 1,
                      .owner = kept,
                      .model = &models[static_cast<std::size_t>(model)],
                      .work = std::move(work),
                      .failed = [](const std::string&) {}});
     };
-    CHECK(!Workshop::has_owner_gone());
+    CHECK(!WorkerPool::has_owner_gone());
     // Four that do not end, of four models; each knows when its owner has gone.
     for (std::size_t i = 0; i < 4; ++i) {
       take(static_cast<int>(i), [&, i] {
-        const auto has_gone = Workshop::has_owner_gone();
+        const auto has_gone = WorkerPool::has_owner_gone();
         asked[i].set_value(has_gone());
         held.wait();
         n_done += has_gone() ? 1 : 0;
@@ -264,10 +264,10 @@ TEST_CASE("bad input 102: a piece that turns out long leaves its lane", "[llmser
   std::atomic<int> n_aside = 0;
   const auto owner = std::make_shared<int>();
   {
-    Workshop workshop([](const Workshop::Then& then) { then(); });
+    WorkerPool workshop([](const WorkerPool::Then& then) { then(); });
     REQUIRE(workshop.start().ok());
-    CHECK(Workshop::step_aside().ok());
-    const auto take = [&](std::function<Workshop::Then()> work) {
+    CHECK(WorkerPool::step_aside().ok());
+    const auto take = [&](std::function<WorkerPool::Then()> work) {
       workshop.take({.bytes = 1,
                      .owner = owner,
                      .model = &model,
@@ -276,7 +276,7 @@ TEST_CASE("bad input 102: a piece that turns out long leaves its lane", "[llmser
     };
     for (int i = 0; i < 19; ++i) {  // 2 at work, 16 that wait, and one too many
       take([&, i] {
-        Status aside = Workshop::step_aside();
+        Status aside = WorkerPool::step_aside();
         if (i == 18) {
           refused.set_value(std::move(aside));
         } else if (aside.ok()) {

@@ -4,9 +4,9 @@
 #include <stdexcept>
 
 #include "tests/tools/llmserve_process.h"
-#include "tools/llmserve/answer_json.h"
-#include "tools/llmserve/answer_request.h"
-#include "tools/llmserve/http_server.h"
+#include "tools/llmserve/api/answer_json.h"
+#include "tools/llmserve/api/answer_request.h"
+#include "tools/llmserve/http/http_server.h"
 
 namespace llm::test {
 namespace {

@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "tests/support/require_ok.h"
-#include "tools/llmserve/model_shelf.h"
+#include "tools/llmserve/models/model_manager.h"
 
 namespace llm::test {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 /// A shelf of the models a, b and c, of one byte each, and what a server's thread would do.
 class Shelf {
  public:
-  explicit Shelf(ModelShelf::Options options) : options_(options) {
+  explicit Shelf(ModelManager::Options options) : options_(options) {
     shelf_.attach([this](std::function<void()> function) {
       const std::lock_guard lock(mutex_);
       posted_.push_back(std::move(function));
@@ -60,10 +60,10 @@ class Shelf {
     held_ = hold;
     wake_.notify_all();
   }
-  ModelShelf& shelf() { return shelf_; }
+  ModelManager& shelf() { return shelf_; }
   std::string loaded() const {
     std::string names;
-    for (const ModelShelf::Model& model : shelf_.models())
+    for (const ModelManager::Model& model : shelf_.models())
       if (model.lease) names += model.id();
     return names;
   }
@@ -72,7 +72,7 @@ class Shelf {
   bool fails = false;
 
  private:
-  Result<LoadPlan> plan(const ModelShelf::Model& model) {
+  Result<LoadPlan> plan(const ModelManager::Model& model) {
     planned += model.id();
     return LoadPlan{.bytes = 1, .load = [this, id = model.id()]() -> Result<Lease> {
                       std::unique_lock lock(mutex_);
@@ -85,15 +85,15 @@ class Shelf {
                       return std::make_shared<LoadedModel>();
                     }};
   }
-  ModelShelf::Options options_;
+  ModelManager::Options options_;
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<std::function<void()>> posted_;
   bool held_ = false;
   bool loading_ = false;
-  ModelShelf shelf_{
+  ModelManager shelf_{
       {{.ids = {"a"}, .path = ""}, {.ids = {"b"}, .path = ""}, {.ids = {"c"}, .path = ""}},
-      [this](const ModelShelf::Model& model) { return plan(model); },
+      [this](const ModelManager::Model& model) { return plan(model); },
       options_};
 };
 

@@ -1,7 +1,7 @@
 // Answers of llmserve are llmrun's, byte for byte, whatever else is served.
 
 #include "tests/tools/llmserve_process.h"
-#include "tools/llmserve/answer_request.h"
+#include "tools/llmserve/api/answer_request.h"
 
 namespace llm::test {
 namespace {

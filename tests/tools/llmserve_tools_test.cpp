@@ -2,8 +2,8 @@
 // results.
 
 #include "tests/tools/llmserve_process.h"
-#include "tools/llmserve/chat_roles.h"
-#include "tools/llmserve/conversations.h"
+#include "tools/llmserve/conversations/chat_roles.h"
+#include "tools/llmserve/conversations/conversations.h"
 
 namespace llm::test {
 namespace {

@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "tools/llmserve/embeddings.h"
-#include "tools/llmserve/fields_page.h"
-#include "tools/llmserve/ollama_exchange.h"
-#include "tools/llmserve/rerank.h"
+#include "tools/llmserve/api/embeddings.h"
+#include "tools/llmserve/api/fields_page.h"
+#include "tools/llmserve/api/ollama_exchange.h"
+#include "tools/llmserve/api/rerank.h"
 
 namespace llm {
 namespace {
@@ -59,14 +59,15 @@ std::string log_line(const HttpRequest& request, const HttpOutcome& outcome) {
 
 }  // namespace
 
-Api::Api(ModelShelf& shelf, Gate gate, ReceiptLogFile* receipts)
+Api::Api(ModelManager& shelf, AccessControl gate, ReceiptLogFile* receipts, bool cache_by_key)
     : shelf_(shelf),
       gate_(std::move(gate)),
       context_{.workshop = workshop_,
                .post = {},
                .on_done = [this](const std::shared_ptr<Answer>& answer) { answers_.erase(answer); },
-               .receipts = receipts},
-      workshop_([this](Workshop::Then then) { server_->post(std::move(then)); }) {}
+               .receipts = receipts,
+               .cache_by_key = cache_by_key},
+      workshop_([this](WorkerPool::Then then) { server_->post(std::move(then)); }) {}
 
 Status Api::start() { return workshop_.start(); }
 
@@ -219,7 +220,7 @@ void Api::handle(const std::shared_ptr<HttpExchange>& arrived) {
   if (request.method == kOptions) {
     const Route* known = find_route("", request.path);
     return exchange->answer(
-        Gate::preflight(fmt::format("{}, {}", known->operation.method, kOptions)));
+        AccessControl::preflight(fmt::format("{}, {}", known->operation.method, kOptions)));
   }
   (this->*find_route(asked_method(request), request.path)->handle)(exchange);
 }
@@ -278,7 +279,7 @@ void Api::work(const std::shared_ptr<HttpExchange>& exchange, std::size_t bytes,
   workshop_.take({.bytes = bytes,
                   .owner = kept,
                   .model = model,
-                  .work = [this, kept, piece = std::move(piece)]() -> Workshop::Then {
+                  .work = [this, kept, piece = std::move(piece)]() -> WorkerPool::Then {
                     return [this, kept, next = piece()] { go_on(kept, next); };
                   },
                   .failed =
@@ -292,9 +293,9 @@ void Api::work(const std::shared_ptr<HttpExchange>& exchange, std::size_t bytes,
 
 void Api::with_model(const std::shared_ptr<HttpExchange>& exchange, const OrderedJson& name,
                      std::function<void(const std::shared_ptr<HttpExchange>&, const Lease&)> next) {
-  ModelShelf::Model* const model = name.is_null()     ? &shelf_.first()
-                                   : name.is_string() ? shelf_.find(name.get<std::string>())
-                                                      : nullptr;
+  ModelManager::Model* const model = name.is_null()     ? &shelf_.first()
+                                     : name.is_string() ? shelf_.find(name.get<std::string>())
+                                                        : nullptr;
   if (model == nullptr)
     return exchange->answer(error_answer(wrong_field("model", shown_json(name), shelf_.names())));
   const auto kept = keep(exchange);

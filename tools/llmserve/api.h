@@ -8,14 +8,14 @@
 #include <string>
 #include <string_view>
 
-#include "tools/llmserve/answer.h"
-#include "tools/llmserve/gate.h"
-#include "tools/llmserve/http_server.h"
+#include "tools/llmserve/access_control.h"
+#include "tools/llmserve/api/answer.h"
+#include "tools/llmserve/api/openapi.h"
+#include "tools/llmserve/api/served_model.h"
+#include "tools/llmserve/http/http_server.h"
+#include "tools/llmserve/http/worker_pool.h"
 #include "tools/llmserve/metrics.h"
-#include "tools/llmserve/model_shelf.h"
-#include "tools/llmserve/openapi.h"
-#include "tools/llmserve/served_model.h"
-#include "tools/llmserve/workshop.h"
+#include "tools/llmserve/models/model_manager.h"
 
 namespace llm {
 
@@ -24,7 +24,8 @@ namespace llm {
 class Api {
  public:
   /// @param shelf, receipts  outlive this; receipts may be null
-  Api(ModelShelf& shelf, Gate gate, ReceiptLogFile* receipts);
+  /// @param cache_by_key  requests with different keys share nothing that is stored
+  Api(ModelManager& shelf, AccessControl gate, ReceiptLogFile* receipts, bool cache_by_key = false);
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
 
@@ -100,11 +101,11 @@ class Api {
   void page(const std::shared_ptr<HttpExchange>& exchange);
   void openapi(const std::shared_ptr<HttpExchange>& exchange);
 
-  static AnswerJson model_json(const ModelShelf::Model& model, const std::string& id,
+  static AnswerJson model_json(const ModelManager::Model& model, const std::string& id,
                                std::int64_t created);
 
-  ModelShelf& shelf_;
-  Gate gate_;
+  ModelManager& shelf_;
+  AccessControl gate_;
   std::function<void(const std::string&)> log_;
   std::set<std::string> noted_;  ///< what the log has said of requests
   HttpServer* server_ = nullptr;
@@ -113,7 +114,7 @@ class Api {
   Answer::Context context_;
   std::set<std::shared_ptr<HttpExchange>> reading_;  ///< whose bodies are in the workshop
   std::set<std::shared_ptr<Answer>> answers_;        ///< under way
-  Workshop workshop_;                                // last: its threads use the above
+  WorkerPool workshop_;                              // last: its threads use the above
 };
 
 }  // namespace llm

@@ -8,7 +8,7 @@
 #include "engine/sampler/sampler_fields.h"
 #include "tools/common/option_pages.h"
 #include "tools/llmserve/api.h"
-#include "tools/llmserve/embedded.h"
+#include "tools/llmserve/api/embedded.h"
 
 namespace llm {
 namespace {
@@ -31,7 +31,7 @@ void Api::answer_of_model(const std::shared_ptr<HttpExchange>& exchange,
 
 void Api::ollama_tags(const std::shared_ptr<HttpExchange>& exchange) {
   AnswerJson models = AnswerJson::array();
-  for (const ModelShelf::Model& model : shelf_.models()) {
+  for (const ModelManager::Model& model : shelf_.models()) {
     for (const std::string& id : model.ids)
       models.push_back({{"name", id},
                         {"model", id},
@@ -46,7 +46,7 @@ void Api::ollama_tags(const std::shared_ptr<HttpExchange>& exchange) {
 
 void Api::ollama_ps(const std::shared_ptr<HttpExchange>& exchange) {
   AnswerJson models = AnswerJson::array();
-  for (const ModelShelf::Model& model : shelf_.models()) {
+  for (const ModelManager::Model& model : shelf_.models()) {
     if (model.lease == nullptr) continue;
     const ServedModel& served = model.lease->facts;
     models.push_back({{"name", model.id()},
@@ -79,7 +79,7 @@ void Api::ollama_version(const std::shared_ptr<HttpExchange>& exchange) {
   exchange->answer(answer_of({{"version", version()}}));
 }
 
-AnswerJson Api::model_json(const ModelShelf::Model& model, const std::string& id,
+AnswerJson Api::model_json(const ModelManager::Model& model, const std::string& id,
                            std::int64_t created) {
   AnswerJson json = {{"id", id},
                      {"object", "model"},
@@ -99,7 +99,7 @@ AnswerJson Api::model_json(const ModelShelf::Model& model, const std::string& id
 
 void Api::list_models(const std::shared_ptr<HttpExchange>& exchange) {
   AnswerJson models = AnswerJson::array();
-  for (const ModelShelf::Model& model : shelf_.models()) {
+  for (const ModelManager::Model& model : shelf_.models()) {
     for (const std::string& id : model.ids)
       models.push_back(model_json(model, id, shelf_.found_at()));
   }
@@ -108,7 +108,7 @@ void Api::list_models(const std::shared_ptr<HttpExchange>& exchange) {
 
 void Api::show_model(const std::shared_ptr<HttpExchange>& exchange) {
   const std::string id = exchange->request().path.substr(std::string_view("/v1/models/").size());
-  if (const ModelShelf::Model* model = shelf_.find(id))
+  if (const ModelManager::Model* model = shelf_.find(id))
     return exchange->answer(answer_of(model_json(*model, id, shelf_.found_at())));
   exchange->answer(error_answer(wrong_field("model", shown_json(id), shelf_.names())));
 }
@@ -168,7 +168,7 @@ void Api::props(const std::shared_ptr<HttpExchange>& exchange) {
 void Api::metrics(const std::shared_ptr<HttpExchange>& exchange) {
   figures_.connections = server_->n_connections();
   std::vector<ModelFigures> models;
-  for (const ModelShelf::Model& model : shelf_.models()) {
+  for (const ModelManager::Model& model : shelf_.models()) {
     ModelFigures& figures = models.emplace_back(ModelFigures{model.id(), model.n_loads, 0, {}});
     if (model.lease == nullptr) continue;
     figures.bytes = model.bytes;

@@ -82,6 +82,15 @@ void add_scheduler_options(OptionTable& table, ServeArguments& a) {
           "that it cannot hold")
       .shown_default(
           "1024, or one full context if that is more, or less where --parallel needs less");
+  table.file(
+      "cache-dir", "DIR", &a.cache_dir,
+      "keep keys and values of prompts and answers in DIR, so that a later start goes on from "
+      "them; several servers may share it");
+  table.integer("cache-size", "GIB", &a.cache_size, 1, 1 << 20,
+                "most that --cache-dir holds; what was used the longest ago is deleted");
+  table.choice("cache-scope", "SCOPE", &a.cache_by_key, {{"shared", false}, {"key", true}},
+               "whose requests may reuse what a request has computed: everybody's, which its time "
+               "tells, or those with the same API key");
   table
       .integer("c,ctx-size,max-model-len", "N", &a.scheduler.context, 0, INT32_MAX,
                "positions of context of each text")

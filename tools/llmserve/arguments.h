@@ -12,7 +12,7 @@
 #include "engine/serve/scheduler.h"
 #include "tools/common/chat_date.h"
 #include "tools/common/options.h"
-#include "tools/llmserve/http_server.h"
+#include "tools/llmserve/http/http_server.h"
 
 namespace llm {
 
@@ -37,12 +37,15 @@ struct ServeArguments {
   HttpLimits limits;
   std::int64_t timeout = 30;  ///< seconds
 
-  SchedulerOptions scheduler;  ///< kv_pages from kv_memory, context 0: the model's
-  std::size_t kv_memory = 0;   ///< MiB; 0: by usual_kv_pages()
-  std::size_t max_tokens = 0;  ///< of an answer; 0: the context
-  bool speculate = false;      ///< by NgramProposer
-  std::string receipts;        ///< a folder; empty: no log
-  std::string receipt_key;     ///< PEM; empty: it is not signed
+  SchedulerOptions scheduler;   ///< kv_pages from kv_memory, context 0: the model's
+  std::size_t kv_memory = 0;    ///< MiB; 0: by usual_kv_pages()
+  std::size_t max_tokens = 0;   ///< of an answer; 0: the context
+  std::string cache_dir;        ///< empty: nothing is kept on disk
+  std::size_t cache_size = 32;  ///< GiB
+  bool cache_by_key = false;    ///< clients share only with those that send the same key
+  bool speculate = false;       ///< by NgramProposer
+  std::string receipts;         ///< a folder; empty: no log
+  std::string receipt_key;      ///< PEM; empty: it is not signed
 
   int threads = 0;
   std::optional<Isa> isa;

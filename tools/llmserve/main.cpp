@@ -14,20 +14,20 @@
 #include "tools/common/signals.h"
 #include "tools/common/tool.h"
 #include "tools/hub/hub_model.h"
+#include "tools/llmserve/access_control.h"
 #include "tools/llmserve/api.h"
+#include "tools/llmserve/api/receipt_log_file.h"
 #include "tools/llmserve/arguments.h"
-#include "tools/llmserve/gate.h"
-#include "tools/llmserve/http_server.h"
-#include "tools/llmserve/model_folder.h"
+#include "tools/llmserve/http/http_server.h"
 #include "tools/llmserve/model_loader.h"
-#include "tools/llmserve/model_shelf.h"
-#include "tools/llmserve/receipt_log_file.h"
+#include "tools/llmserve/models/model_folder.h"
+#include "tools/llmserve/models/model_manager.h"
 
 namespace llm {
 namespace {
 
 /// The models to serve: one, or those of a folder.
-Result<std::vector<ModelShelf::Model>> models_of(ServeArguments& a, const ToolContext& context) {
+Result<std::vector<ModelManager::Model>> models_of(ServeArguments& a, const ToolContext& context) {
   const std::string& one = a.hub_model.empty() ? a.model : a.hub_model;
   if (one.empty() == a.models.empty()) {
     return usage_error("--models", fmt::format("found {}, need MODEL or --models, one of them",
@@ -58,6 +58,18 @@ Result<std::unique_ptr<ReceiptLogFile>> open_receipts(const ServeArguments& a) {
   return ReceiptLogFile::open(a.receipts, std::move(key));
 }
 
+/// The files of --cache-dir, or null.
+Result<std::shared_ptr<StateStore>> open_store(const ServeArguments& a, bool sized) {
+  if (a.cache_dir.empty()) {
+    if (sized) return usage_error("--cache-size", "found without --cache-dir, need a folder");
+    return std::shared_ptr<StateStore>();
+  }
+  return StateStore::open(
+      {.directory = a.cache_dir,
+       .most_bytes = std::uint64_t{a.cache_size} << 30,
+       .notice = [](const std::string& what) { spdlog::warn("--cache-dir: {}", what); }});
+}
+
 void warn_of_no_key(const ServeArguments& a, const HttpServer& server, bool given) {
   if (!a.api_key.empty()) return;
   if (server.is_public()) {
@@ -73,8 +85,9 @@ void warn_of_no_key(const ServeArguments& a, const HttpServer& server, bool give
 /// Serves until a signal has drained it.
 /// @param server  outlives texts under way, which post to it
 /// @param receipts  may be null
-Result<int> serve(ModelShelf& shelf, Gate gate, HttpServer& server, ReceiptLogFile* receipts) {
-  Api api(shelf, std::move(gate), receipts);
+Result<int> serve(ModelManager& shelf, AccessControl gate, HttpServer& server,
+                  ReceiptLogFile* receipts, bool cache_by_key) {
+  Api api(shelf, std::move(gate), receipts, cache_by_key);
   LLM_RETURN_IF_ERROR(api.start());
   const auto log = [](const std::string& line) { spdlog::info("{}", line); };
   const auto fault = [](const std::string& what) { spdlog::error("found a fault: {}", what); };
@@ -102,23 +115,25 @@ Result<int> run(ServeArguments& a, const ToolContext& context) {
                                               scheduler.step_tokens, scheduler.parallel));
   }
   LLM_TRY(auto models, models_of(a, context));
-  LLM_TRY(Gate gate, Gate::create({.api_key = a.api_key,
-                                   .host = a.host,
-                                   .hosts = a.allow_hosts,
-                                   .origins = a.allow_origins}));
+  LLM_TRY(AccessControl gate, AccessControl::create({.api_key = a.api_key,
+                                                     .host = a.host,
+                                                     .hosts = a.allow_hosts,
+                                                     .origins = a.allow_origins}));
   LLM_TRY(const auto server, HttpServer::open(a.host, a.port, a.limits));
   warn_of_no_key(a, *server, context.options.given("api-key"));
   const bool is_one = a.models.empty();
   // A bar of progress would stand among the requests.
   const bool quiet = context.quiet() || !is_one;
-  ModelShelf shelf(std::move(models),
-                   [&](const ModelShelf::Model& model) { return plan_model(a, model, quiet); },
-                   {.bytes = a.memory > 0 ? a.memory << 20 : UINT64_MAX,
-                    .waiting = scheduler.parallel + scheduler.queue,
-                    .patience = a.limits.patience});
+  LLM_TRY(const auto store, open_store(a, context.options.given("cache-size")));
+  ModelManager shelf(
+      std::move(models),
+      [&](const ModelManager::Model& model) { return plan_model(a, model, quiet, store); },
+      {.bytes = a.memory > 0 ? a.memory << 20 : UINT64_MAX,
+       .waiting = scheduler.parallel + scheduler.queue,
+       .patience = a.limits.patience});
   LLM_TRY(const auto receipts, open_receipts(a));
   if (is_one) LLM_RETURN_IF_ERROR(shelf.load_first());
-  return serve(shelf, std::move(gate), *server, receipts.get());
+  return serve(shelf, std::move(gate), *server, receipts.get(), a.cache_by_key);
 }
 
 }  // namespace

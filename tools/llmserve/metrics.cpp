@@ -111,8 +111,12 @@ std::string metrics_text(std::span<const ModelFigures> models, const HttpFigures
   w.counter("proposed_tokens_total", "Tokens evaluated on trial", &Figures::proposed_tokens);
   w.counter("accepted_tokens_total", "Of those, the ones that texts went on with",
             &Figures::accepted_tokens);
-  w.counter("evaluated_tokens_total", "Tokens evaluated, again after a preemption",
+  w.counter("evaluated_tokens_total", "Tokens evaluated, of prompts and generated",
             &Figures::evaluated_tokens);
+  w.counter("reused_tokens_total", "Tokens that were stored and needed no evaluation",
+            &Figures::reused_tokens);
+  w.counter("loaded_tokens_total", "Of those, the ones that came from --cache-dir",
+            &Figures::loaded_tokens);
   w.counter("steps_total", "Evaluations of some tokens of all running texts", &Figures::steps);
   w.counter("preemptions_total", "Times a text gave its KV pages to an older one",
             &Figures::preemptions);

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "engine/serve/text_service.h"
-#include "tools/llmserve/receipt_log_file.h"
+#include "tools/llmserve/api/receipt_log_file.h"
 
 namespace llm {
 

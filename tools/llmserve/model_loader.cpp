@@ -25,6 +25,7 @@ struct Served {
   std::string path;
   SchedulerOptions scheduler = {};
   bool quiet = false;
+  std::shared_ptr<StateStore> store = nullptr;
 };
 
 Result<std::shared_ptr<const Model>> load_file(const ServeArguments& a, const Served& served) {
@@ -130,7 +131,8 @@ Result<Lease> load(const ServeArguments& a, const Served& served) {
           Executor::create(model, {.context = std::max(scheduler.context, scheduler.step_tokens),
                                    .kv = a.kv,
                                    .batch = scheduler.step_tokens,
-                                   .kv_pages = scheduler.kv_pages}));
+                                   .kv_pages = scheduler.kv_pages,
+                                   .store = served.store}));
   TextService::Speculate speculate;
   if (a.speculate)
     speculate = [] { return std::make_unique<Speculation>(std::make_unique<NgramProposer>()); };
@@ -146,8 +148,9 @@ Result<Lease> load(const ServeArguments& a, const Served& served) {
 
 }  // namespace
 
-Result<LoadPlan> plan_model(const ServeArguments& a, const ModelShelf::Model& model, bool quiet) {
-  Served served{.id = model.id(), .path = model.path, .quiet = quiet};
+Result<LoadPlan> plan_model(const ServeArguments& a, const ModelManager::Model& model, bool quiet,
+                            std::shared_ptr<StateStore> store) {
+  Served served{.id = model.id(), .path = model.path, .quiet = quiet, .store = std::move(store)};
   LLM_TRY(const ModelFile file, open_model_file(model.path, {.strict = a.strict}));
   LLM_TRY(const auto page, KvPool::create(file.config, 1, a.kv));
   LLM_TRY(served.scheduler, complete(a, file.config, *page));

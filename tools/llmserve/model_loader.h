@@ -1,10 +1,10 @@
 #pragma once
 
-#include <string>
+#include <memory>
 
 #include "base/result.h"
 #include "tools/llmserve/arguments.h"
-#include "tools/llmserve/model_shelf.h"
+#include "tools/llmserve/models/model_manager.h"
 
 namespace llm {
 
@@ -13,7 +13,8 @@ namespace llm {
 /// asked for.
 /// Errors: those of open_model_file(); kUsage naming an option that does not go with the model.
 /// load(): those of Model::load(), of ChatStyle::choose(), and of memory and threads.
-/// @param a  outlives the plan. @param quiet  no progress is shown
-Result<LoadPlan> plan_model(const ServeArguments& a, const ModelShelf::Model& model, bool quiet);
+/// @param a  outlives the plan. @param quiet  no progress is shown. @param store  may be null
+Result<LoadPlan> plan_model(const ServeArguments& a, const ModelManager::Model& model, bool quiet,
+                            std::shared_ptr<StateStore> store = nullptr);
 
 }  // namespace llm

@@ -25,7 +25,9 @@ namespace llm {
 namespace {
 
 /// Every so many bit patterns of an f32 are tried; a prime, so that all digits vary.
-constexpr std::uint32_t kStride = 6151;
+constexpr std::uint32_t kStride = 100'003;
+/// And of the numbers where exponentials are neither 0, 1 nor infinite: steps of a unit.
+constexpr int kSteps = 512;
 
 /// Calls use(x) for finite f32 of all magnitudes and both signs.
 template <typename Use>
@@ -34,8 +36,7 @@ void over_all_floats(const Use& use) {
     use(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
     use(-std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
   }
-  // Where exponentials are neither 0, 1 nor infinite, more closely.
-  for (int i = -110 * 4096; i <= 110 * 4096; ++i) use(static_cast<float>(i) / 4096);
+  for (int i = -110 * kSteps; i <= 110 * kSteps; ++i) use(static_cast<float>(i) / kSteps);
 }
 
 CheckResult check_exp() {

@@ -114,7 +114,9 @@ class SequenceCheck {
     }
     sequences.resize(1);
     sequences[0]->truncate(n - kTakenBack);
-    LLM_RETURN_IF_ERROR(feed_both(*sequences[0], "one that goes back into its page", end));
+    // Fewer than it took back: the page is not whole, and not published for them.
+    LLM_RETURN_IF_ERROR(
+        feed_both(*sequences[0], "one that goes back into its page", std::span(end).first(3)));
     LLM_TRY(const auto again, Executor::open(executor, {.share_prefix = true}));
     LLM_RETURN_IF_ERROR(feed_both(*again, "one after others are in its page", prompt));
     other.push_back(end[0]);

@@ -1,0 +1,287 @@
+#include "tools/llmserve/api/answer_request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "engine/generate/conversation.h"
+#include "quant/contract/contract.h"
+#include "tools/common/option_pages.h"
+#include "tools/llmserve/api/answer_json.h"
+#include "tools/llmserve/api/prompts.h"
+#include "tools/llmserve/api/request_fields.h"
+#include "tools/llmserve/api/request_steps.h"
+#include "tools/llmserve/conversations/call_grammar.h"
+
+namespace llm {
+namespace {
+
+constexpr std::size_t kMostPromptTokens = std::size_t{1} << 22;
+constexpr std::size_t kMostValues = std::size_t{1} << 20;
+constexpr std::size_t kUsualNewTokens = 16;
+
+}  // namespace
+
+Status check_cost(const AnswerRequest& request, const std::string& field) {
+  const GenerateOptions& options = request.options;
+  std::size_t n_prompt = 0;
+  for (const Prompt& prompt : request.prompts) n_prompt += prompt.ids.size();
+  if (n_prompt * request.n > kMostPromptTokens) {
+    return wrong_field("n", fmt::format("{} tokens of prompts in all", n_prompt * request.n),
+                       fmt::format("at most {}", kMostPromptTokens));
+  }
+  const std::size_t n_new = request.prompts.size() * *options.max_tokens;
+  const std::size_t n_biases = options.logit_bias ? options.logit_bias->size() : 0;
+  std::size_t n = request.echo ? n_prompt : 0;
+  if (options.logprobs) n = (n + n_new) * (*options.logprobs + 1);
+  const std::size_t n_rules = options.grammar ? options.grammar->source().text.size() / 8 : 0;
+  if (request.receipt) n += n_prompt + request.prompts.size() * (n_biases + n_rules);
+  n *= request.n;
+  if (n <= kMostValues) return Ok{};
+  return wrong_field(options.logprobs ? field
+                     : request.echo   ? "echo"
+                                      : "receipt",
+                     fmt::format("{} values in all", n),
+                     fmt::format("at most {}; lower max_tokens or n", kMostValues));
+}
+
+Result<AnswerRequest> request_of(const RequestBody& body, const ServedModel& served) {
+  for (const auto& [name, wanted] :
+       {std::pair("logits_hash", body.logits_hash), std::pair("receipt", body.receipt)}) {
+    if (wanted && body.stream)
+      return wrong_field(name, "true with stream", "an answer that is not streamed");
+  }
+  if (body.has_stream_options && !body.stream)
+    return wrong_field("stream_options", "it without stream", "stream as well");
+  if (body.options.ignore_eos && !body.structure.empty())
+    return wrong_field("ignore_eos", "true with " + body.structure.front().path,
+                       "false: the text ends where it is whole");
+  AnswerRequest request;
+  request.n = body.n;
+  request.options = body.options;
+  LLM_TRY(request.options.grammar, compile_structure(body.structure, served));
+  // 32 random bits, as llmrun's.
+  request.options.sampler.seed =
+      body.seed < 0 ? std::random_device()() : static_cast<std::uint64_t>(body.seed);
+  request.parse_special = body.parse_special;
+  request.echo = body.echo;
+  request.stream = body.stream;
+  request.include_usage = body.include_usage;
+  request.logits_hash = body.logits_hash;
+  request.receipt = body.receipt;
+  request.timings = body.timings;
+  request.notes = body.chat.notes;
+  return request;
+}
+
+Status check_choices(std::size_t n_prompts, std::size_t n, const ServedModel& served,
+                     const std::string& field) {
+  if (n_prompts * n <= served.most_texts) return Ok{};
+  return wrong_field(n_prompts > served.most_texts ? field : "n",
+                     fmt::format("{} texts to generate", n_prompts * n),
+                     fmt::format("at most {}", served.most_texts));
+}
+
+Status check_lengths(AnswerRequest& request, const ServedModel& served, const std::string& field) {
+  std::size_t longest = 0;
+  for (const Prompt& prompt : request.prompts) longest = std::max(longest, prompt.ids.size());
+  if (longest > served.context) {
+    Error error = wrong_field(field, fmt::format("{} tokens", longest),
+                              fmt::format("at most {} (the context)", served.context));
+    error.code = ErrorCode::kResource;
+    return error;
+  }
+  const std::size_t room = Scheduler::most_new(served.context, longest);
+  std::size_t& wanted = *request.options.max_tokens;
+  wanted = std::min({wanted, room, served.most_new_tokens});
+  return Ok{};
+}
+
+bool AnswerRequest::continues_text(std::size_t index) const {
+  const Prompt& prompt = prompt_of(index);
+  return !is_chat() && (!prompt.text || !prompt.text->empty());
+}
+
+TextRequest AnswerRequest::choice(std::size_t index, const ServedModel& served) const {
+  const Prompt& prompt = prompt_of(index);
+  TextRequest request{.prompt = prompt.ids, .options = options};
+  request.options.sequence = sequence_of(index);
+  request.options.continues_text = continues_text(index);
+  if (is_chat()) {
+    served.style->add_reply_ends(request.options);
+    request.options.show_special = served.reply_shows_special;
+  }
+  request.prompt_logprobs = echo && options.logprobs.has_value();
+  request.hash_logits = logits_hash;
+  request.hash_drawn = receipt || (served.logs_receipts && !embedding);
+  request.embedding = embedding;
+  return request;
+}
+
+Result<AnswerRequest> parse_completion(const OrderedJson& json, const ServedModel& served) {
+  RequestBody body;
+  LLM_RETURN_IF_ERROR(completion_fields(&served, body).read(json));
+  LLM_TRY(AnswerRequest request, request_of(body, served));
+  if (body.echo && body.options.logprobs && body.stream)
+    return wrong_field("echo", "true with logprobs and stream", "an answer that is not streamed");
+  if (body.echo && !body.suffix.empty())
+    return wrong_field("echo", "true with suffix", "one of them");
+  LLM_RETURN_IF_ERROR(check_choices(count_prompts(*body.prompt), request.n, served));
+  LLM_TRY(request.prompts,
+          read_prompts(*body.prompt, served.tokenizer(),
+                       {.parse_special = body.parse_special, .suffix = body.suffix}));
+  request.options.max_tokens =
+      body.max_tokens.value_or(std::min(kUsualNewTokens, served.most_new_tokens));
+  LLM_RETURN_IF_ERROR(check_lengths(request, served, "prompt"));
+  LLM_RETURN_IF_ERROR(check_cost(request, "logprobs"));
+  return request;
+}
+
+/// Where a tool has the schema of its function's arguments.
+static std::string schema_place(AnswerShape shape) {
+  if (shape == AnswerShape::kMessages) return "/input_schema";
+  return shape == AnswerShape::kResponses ? "/parameters" : "/function/parameters";
+}
+
+Result<AnswerRequest> reply_to(RequestBody& body, AnswerShape shape, const std::string& path,
+                               const ServedModel& served) {
+  LLM_RETURN_IF_ERROR(check_chat(body.chat, path));
+  LLM_TRY(CallGrammar calls, call_grammar(served.reply_format, body.chat, schema_place(shape)));
+  const bool is_forced = calls.source && body.chat.choice.kind != ToolChoice::Kind::kAuto;
+  if (calls.source && (is_forced || body.structure.empty()))
+    body.structure.push_back({is_forced ? "tool_choice" : "tools", *std::move(calls.source)});
+  // A reply whose form is given has no room for thoughts.
+  const bool has_form = !body.structure.empty();
+  if (has_form && !body.chat.variables.contains("enable_thinking"))
+    body.chat.variables["enable_thinking"] = false;
+  LLM_TRY(AnswerRequest request, request_of(body, served));
+  request.shape = shape;
+  LLM_RETURN_IF_ERROR(check_choices(1, request.n, served));
+  request.not_enforced = std::move(calls.dropped);
+  request.reply.format = served.reply_format;
+  request.reply.tools = body.chat.tools;
+  request.reply.origins = body.chat.origins;
+  const bool parallel = body.chat.parallel_calls;
+  LLM_TRY(ChatPrompt prompt, chat_prompt(std::move(body.chat), served));
+  request.notes = std::move(prompt.notes);
+  request.reply.is_thinking = prompt.is_thinking && !has_form;
+  request.reply.most_calls = parallel ? request.reply.most_calls : 1;
+  request.prompts.push_back(std::move(prompt.prompt));
+  request.options.max_tokens = body.max_tokens.value_or(served.most_new_tokens);
+  LLM_RETURN_IF_ERROR(check_lengths(request, served, path));
+  LLM_RETURN_IF_ERROR(check_cost(request, "top_logprobs"));
+  return request;
+}
+
+Status set_logprobs(RequestBody& body) {
+  const std::size_t top = body.top_logprobs.value_or(0);
+  if (body.wants_logprobs) body.options.logprobs = top;
+  if (top == 0 || body.wants_logprobs) return Ok{};
+  return wrong_field("top_logprobs", std::to_string(top), "logprobs as well");
+}
+
+/// As vLLM has it.
+static Result<bool> continues_reply(const RequestBody& body) {
+  if (!body.continue_final && !body.add_generation_prompt)
+    return wrong_field("add_generation_prompt", "false", "continue_final_message as well");
+  if (!body.continue_final) return false;
+  const OrderedJson& messages = body.chat.messages;
+  if (!messages.empty() && messages.back()["role"] == "assistant") return true;
+  return wrong_field("continue_final_message", "true", "a last message of the assistant");
+}
+
+Result<AnswerRequest> parse_chat(const OrderedJson& json, const ServedModel& served) {
+  RequestBody body;
+  LLM_RETURN_IF_ERROR(chat_fields(&served, body).read(json));
+  LLM_RETURN_IF_ERROR(set_logprobs(body));
+  if (const auto most = body.max_completion_tokens)
+    body.max_tokens = std::min(body.max_tokens.value_or(*most), *most);
+  LLM_TRY(body.chat.continues_reply, continues_reply(body));
+  return reply_to(body, AnswerShape::kChat, "messages", served);
+}
+
+Result<AnswerRequest> parse_responses(const OrderedJson& json, const ServedModel& served) {
+  RequestBody body;
+  LLM_RETURN_IF_ERROR(responses_fields(&served, body).read(json));
+  if (!body.instructions.empty()) body.chat.add_system(body.instructions);
+  return reply_to(body, AnswerShape::kResponses, "input", served);
+}
+
+Result<AnswerRequest> parse_messages(const OrderedJson& json, const ServedModel& served) {
+  RequestBody body;
+  LLM_RETURN_IF_ERROR(messages_fields(&served, body).read(json));
+  body.chat.continues_reply = true;  // if it has begun
+  return reply_to(body, AnswerShape::kMessages, "messages", served);
+}
+
+Result<FactsAnswer> count_answer(const OrderedJson& json, const ServedModel& served) {
+  RequestBody body;
+  LLM_RETURN_IF_ERROR(count_fields(&served, body).read(json));
+  LLM_RETURN_IF_ERROR(check_chat(body.chat, "messages"));
+  LLM_TRY(const ChatPrompt prompt, chat_prompt(std::move(body.chat), served));
+  return FactsAnswer{{{"input_tokens", prompt.prompt.ids.size()}}, prompt.notes};
+}
+
+Result<FactsAnswer> tokenize_answer(const OrderedJson& json, const ServedModel& served) {
+  RequestBody body;
+  LLM_RETURN_IF_ERROR(tokenize_fields(&served, body).read(json));
+  if (!body.prompt && body.parse_special)
+    return wrong_field("parse_special", "true with messages", "a prompt");
+  std::vector<TokenId> ids;
+  RequestNotes notes = body.chat.notes;
+  if (!body.prompt) {
+    LLM_RETURN_IF_ERROR(check_chat(body.chat, "messages"));
+    LLM_TRY(const ChatPrompt prompt, chat_prompt(std::move(body.chat), served));
+    ids = prompt.prompt.ids;
+    notes = prompt.notes;
+  } else if (body.prompt->is_string()) {
+    ids = prompt_ids(served.tokenizer(), body.prompt->get<std::string>(), body.add_special,
+                     body.parse_special);
+  } else {
+    return wrong_field("prompt", shown_json(*body.prompt), "a string");
+  }
+  return FactsAnswer{{{"count", ids.size()}, {"max_model_len", served.context}, {"tokens", ids}},
+                     std::move(notes)};
+}
+
+Result<FactsAnswer> detokenize_answer(const OrderedJson& json, const ServedModel& served) {
+  RequestBody body;
+  LLM_RETURN_IF_ERROR(detokenize_fields(&served, body).read(json));
+  return FactsAnswer{{{"prompt", served.tokenizer().decode(body.tokens)}}};
+}
+
+Receipt receipt_of(const ServedModel& served, const AnswerRequest& request, std::size_t index,
+                   const ServedText& text) {
+  const Prompt& prompt = request.prompt_of(index);
+  const GenerateOptions& options = request.options;
+  Receipt receipt;
+  receipt.contract_version = contract::kContractVersion;
+  receipt.engine_version = version();
+  receipt.model_name = served.model->name();
+  receipt.model_sha256 = served.model->file_sha256();
+  receipt.prompt = prompt.text;
+  receipt.system = prompt.system;
+  if (request.is_chat()) receipt.chat_template = served.style->name();
+  receipt.parse_special = request.parse_special;
+  receipt.show_special = request.is_chat() && served.reply_shows_special;
+  receipt.sampler = options.sampler;
+  receipt.sequence = request.sequence_of(index);
+  receipt.max_tokens = options.max_tokens;
+  receipt.stop = options.stop;
+  receipt.ignore_eos = options.ignore_eos;
+  if (options.logit_bias != nullptr) receipt.logit_bias = *options.logit_bias;
+  if (options.grammar != nullptr) receipt.grammar = options.grammar->source();
+  receipt.context = served.context;
+  receipt.kv = served.kv;
+  receipt.compute = served.model->compute();
+  receipt.prompt_ids = prompt.ids;
+  receipt.ids = text.result.ids;
+  receipt.text = text.result.text;
+  receipt.stop_reason = text.result.stop_reason;
+  receipt.drawn_logits_sha256 = text.drawn_logits_sha256;
+  return receipt;
+}
+
+}  // namespace llm
