@@ -128,8 +128,7 @@ void add_engine_options(OptionTable& table, RunArguments& a) {
   table.flag("strict", &a.strict, "refuse a model file that gives a warning");
   table
       .optional_text("verify-model", "MANIFEST", &a.manifest,
-                     "use the model only if it matches a manifest of llmgguf hash -o (or of "
-                     "llama.cpp's gguf-hash)")
+                     "use the model only if it matches a manifest of llmgguf hash -o")
       .file()
       .shown_default("the model's path and .manifest");
 }
