@@ -1,10 +1,10 @@
 #pragma once
 
-// The engine as its users see it:
+// The public interface of the engine:
 //
 //   model    = Model::load(path)                 weights, immutable, shared
-//   executor = Executor::create(model)           threads, activations, pages of keys and values
-//   sequence = Executor::open(executor)          one text; light
+//   executor = Executor::create(model)           threads, activations, pages of the KV cache
+//   sequence = Executor::open(executor)          one sequence; cheap
 //   logits   = sequence->evaluate(tokens, ...)   or executor->evaluate(segments) for many at once
 
 #include "engine/executor.h"

@@ -10,7 +10,7 @@
 
 namespace llm {
 
-/// Which rows of logits an evaluation is asked for.
+/// Which rows of logits an evaluation returns.
 enum class LogitRows { kNone, kLast, kAll };
 
 /// One sequence of tokens, as text generation and the checks see it. The real one is Sequence.
@@ -25,11 +25,11 @@ class Session {
   virtual std::size_t position() const = 0;
   /// The most tokens it can hold.
   virtual std::size_t context() const = 0;
-  /// The most tokens that one pass over the weights takes. More may be given to evaluate(); who
-  /// wants to be interruptible gives no more.
+  /// The most tokens of one pass over the weights. evaluate() accepts more; a caller that wants to
+  /// be interruptible passes no more.
   virtual std::size_t batch() const = 0;
 
-  /// Appends `tokens` to the sequence. Prefill and decode are the same call with many tokens or
+  /// Appends `tokens` to the sequence. Prefill is a call with many tokens, decode a call with
   /// one.
   /// @return the wanted rows of logits, [rows, n_vocab], valid until the next call
   /// Errors: kUsage for a token id outside the vocabulary; kResource when position() + tokens
@@ -40,11 +40,11 @@ class Session {
 
   /// Forgets every position from `n_positions` on. @pre n_positions <= position()
   virtual void truncate(std::size_t n_positions) = 0;
-  /// The position from which it goes on without computing anything anew when it is truncated to
-  /// `n_positions`: that one, or fewer, since keys and values behind a window are not kept.
+  /// The position from which it can continue without recomputing when it is truncated to
+  /// `n_positions`: that one, or fewer, because keys and values before a window are not kept.
   virtual std::size_t reusable(std::size_t n_positions) const { return n_positions; }
 
-  /// Sends activations of later evaluations to `sink` (nullptr: none). The sink must outlive its
+  /// Sends activations of later evaluations to `sink` (nullptr: none). The sink must outlive this
   /// use.
   virtual void set_probe(ProbeSink* sink) = 0;
 };

@@ -16,11 +16,11 @@ namespace llm {
 
 /// The forward pass on the model's threads and the chosen instruction set: one parallel region per
 /// pass over the weights. A pass takes the rows (tokens) of any number of sequences; prefill,
-/// decode and both at once are the same code. Equal, bit for bit, to reference::Forward on each
-/// sequence by itself.
+/// decode and both at once are the same code. Equals, bit for bit, reference::Forward on each
+/// sequence alone.
 ///
-/// It is a loop over parts. A part owns its memory (create()), and run() computes it in steps of
-/// PassWorker, which send its taps.
+/// It is a loop over parts. A part owns its memory (create()); its run() computes it in steps of
+/// PassWorker, which also send its taps.
 class Forward {
  public:
   /// @param model      borrowed, must outlive this object
@@ -32,17 +32,17 @@ class Forward {
                                 KvType kv);
 
   /// @param rows  overwritten: logits, (R, n_vocab), of the segments in turn, R = sum of n_logits;
-  /// behind them the rows of the final norm, (S, d_model), of the segments that want those
+  /// after them the rows of the final norm, (S, d_model), of the segments that want those
   /// @param probe   may be nullptr; else there is one segment
   /// @pre no segment is empty, all sequences differ, at most max_batch rows in all; token ids are
   /// in the vocabulary; positions are reserved in the caches
   void run(std::span<const PassSegment> segments, std::span<float> rows, ProbeSink* probe);
 
-  /// Where the times of the passes to come are added; nullptr: they are not taken.
+  /// Where the times of later passes are added; nullptr: no times are measured.
   void set_profile(PassProfile* profile) { pass_.set_profile(profile); }
-  /// What changes keys and values in the passes to come; nullptr: nothing.
+  /// A function that changes keys and values in later passes; nullptr: none.
   void set_kv_filter(KvFilter filter) { pass_.set_kv_filter(filter); }
-  /// Adds what packing the weights took before a pass of `n_rows` rows.
+  /// Adds the time of packing weights before a pass of `n_rows` rows.
   void profile_packing(std::chrono::nanoseconds time, std::size_t n_rows) {
     pass_.profile_packing(time, n_rows);
   }
@@ -57,7 +57,7 @@ class Forward {
   void run_mixer(PassWorker& at, std::size_t layer, const DeltaNetSpec& spec) {
     delta_net_.run(at, layer, spec);
   }
-  /// Rows of the embedding, and what depends on the position alone.
+  /// Rows of the embedding, and values that depend only on the position.
   void embed(PassWorker& at);
 
   std::size_t n_layers_;

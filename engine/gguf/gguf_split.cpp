@@ -31,8 +31,9 @@ Result<std::uint64_t> split_number(const GgufFile& gguf, std::string_view key) {
 Error unnamed_part(const GgufFile& gguf, const std::string& path, std::uint64_t count) {
   Error error = gguf.value_error(
       ErrorCode::kUnsupported, kSplitCount,
-      fmt::format("found {} parts in a file of another name, need {} and so on: {} missing part{}",
-                  count, split_path("NAME", 0, count), count - 1, count == 2 ? "" : "s"));
+      fmt::format(
+          "found {} parts in a file with a wrong name, need {} and so on: {} missing part{}", count,
+          split_path("NAME", 0, count), count - 1, count == 2 ? "" : "s"));
   error.file = path;
   error.hint = "give the parts their names back";
   return error;

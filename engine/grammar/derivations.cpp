@@ -147,8 +147,8 @@ Status Derivations::check(std::string_view text) {
     if (steps > kMostSearched) return Ok{};
     if (doubles(rule, leads))
       return refuse(text, rule,
-                    "stands for itself twice, so that a text has very many readings; need a rule "
-                    "that repeats in place of it, such as a ::= b+ for a ::= a a | b");
+                    "stands for itself twice, so that the same output has very many parses; need a "
+                    "rule that repeats instead, such as a ::= b+ for a ::= a a | b");
   }
   return Ok{};
 }

@@ -62,11 +62,11 @@ Error out_of_memory() {
 Error too_costly(std::string_view rule) {
   return Error{
       ErrorCode::kUsage, "grammar",
-      fmt::format("found more than {} units of work for a token{}, need a grammar of fewer ways "
-                  "to read the same text: a rule that repeats in place of one that stands twice "
-                  "in itself",
-                  GrammarState::kMostUnits,
-                  rule.empty() ? std::string() : fmt::format(", last for rule {}", rule))};
+      fmt::format(
+          "found more than {} units of work for a token{}, need a grammar with fewer parses of the "
+          "same output: a rule that repeats instead of one that contains itself twice",
+          GrammarState::kMostUnits,
+          rule.empty() ? std::string() : fmt::format(", last for rule {}", rule))};
 }
 
 }  // namespace

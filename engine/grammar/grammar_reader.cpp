@@ -130,7 +130,7 @@ class GrammarReader {
     if (std::ranges::find(kReserved, of) != kReserved.end() ||
         !defined_.insert(std::string(of)).second) {
       at_ = begin;
-      return refuse("a name that stands for nothing else");
+      return refuse("a name that is used for nothing else");
     }
     const int id = rule_id(of);
     derivations_.set_place(id, begin);

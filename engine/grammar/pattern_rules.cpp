@@ -208,7 +208,7 @@ class PatternReader {
       at_ += size;
       return of(code);
     }
-    if (at_end()) return refuse("a character behind the backslash");
+    if (at_end()) return refuse("a character after the backslash");
     const char letter = text_[at_];
     if (auto set = shorthand(letter)) {
       ++at_;

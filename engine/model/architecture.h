@@ -11,7 +11,7 @@
 
 namespace llm {
 
-/// How GGUF calls a hyper-parameter, after "{architecture}.". The values here are the format's own
+/// The GGUF key of a hyper-parameter, after "{architecture}.". The values here are the format's own
 /// (ggml's docs/gguf.md); an architecture that differs names its own.
 struct HyperParameterKeys {
   std::string_view n_layers = "block_count";
@@ -59,12 +59,12 @@ enum class RopePairs {
   kHalves,      ///< (i, i + rope_dims / 2)
 };
 
-/// A value of rope.scaling.type. What llama3 and LongRoPE do to the frequencies is no type: the
-/// divisors stand in rope_freqs.weight.
+/// A value of rope.scaling.type. The frequency scalings llama3 and LongRoPE are not types: their
+/// divisors are in rope_freqs.weight.
 struct RopeScaling {
   std::string_view type;
   bool divides_positions = false;  ///< by rope.scaling.factor
-  bool is_yarn = false;            ///< only those of slow pairs (docs/numerics.md)
+  bool is_yarn = false;            ///< divides only slow pairs (docs/numerics.md)
   std::string_view refused = {};   ///< why it is not computed; empty: it is
 };
 
@@ -72,7 +72,7 @@ struct RopeScaling {
 enum class Need {
   kRequired,
   kOptional,
-  kAbsent,  ///< must not be there: it would change the result, and is not computed
+  kAbsent,  ///< refused: it would change the result, and is not computed
 };
 
 /// How an architecture differs from a row of kTensorRoles.
@@ -82,45 +82,45 @@ struct RoleNeed {
   /// Its name in files; empty: the role's. Matrices of one name are one tensor, their rows one
   /// after the other in the order of the architecture's rows.
   std::string_view in_file = {};
-  bool by_head = false;  ///< the roles of that tensor have its heads in turn
+  bool by_head = false;  ///< the heads of that tensor's roles are interleaved
 };
 
-/// A key that must be absent or one of two values: another asks for what is not computed here.
+/// A key that must be absent or one of two values: other values ask for what is not computed here.
 struct RefusedKey {
   std::string_view key;  ///< after "{architecture}."
   std::string_view why;
   std::array<double, 2> harmless = {0, 0};  ///< a boolean counts as 0 or 1
-  std::string_view only = {};  ///< the one architecture where it means something; empty: all
+  std::string_view only = {};  ///< the one architecture for which it has a meaning; empty: all
 };
 
-/// A value of general.architecture that is read, and all in which it differs from the others.
+/// A supported value of general.architecture, and everything in which it differs from the others.
 struct Architecture {
   std::string_view name;  ///< also the first part of its keys
   HyperParameterKeys keys = {};
   RopePairs rope_pairs = RopePairs::kNeighbours;
   Activation activation = Activation::kSwiGlu;
-  float rope_theta = 10000.0F;     ///< where the file gives none
-  float window_rope_theta = 0;     ///< the same of layers with a window; 0: the other layers' RoPE
-  std::size_t no_rope_period = 0;  ///< of so many layers the last has no RoPE; 0: all have it
+  float rope_theta = 10000.0F;     ///< if the file gives none
+  float window_rope_theta = 0;     ///< for layers with a window; 0: the other layers' RoPE
+  std::size_t no_rope_period = 0;  ///< the last of so many layers has no RoPE; 0: all have it
   bool scales_embedding = false;   ///< by the root of embedding_length
   bool has_scales = false;         ///< the file's, of embedding, scores, residuals and logits
-  /// Of so many layers all but the last are Gated DeltaNets, where the file does not say otherwise;
+  /// All but the last of so many layers are Gated DeltaNets, if the file does not say otherwise;
   /// 0: none is.
   std::size_t full_attention_period = 0;
   bool has_output_gate = false;    ///< AttentionSpec::output_gate
   bool has_experts = false;        ///< feed-forwards are mixtures of experts
   bool has_shared_expert = false;  ///< FfnSpec::d_shared
-  /// Of so many layers all but the last have the file's attention.sliding_window; 1: every layer
+  /// All but the last of so many layers have the file's attention.sliding_window; 1: every layer
   /// has it; 0: none, and a file with one is refused.
   std::size_t window_period = 0;
   std::span<const RopeScaling> rope_scalings = {};   ///< the types that are known
-  std::string_view default_rope_scaling = "linear";  ///< where the file gives no type
+  std::string_view default_rope_scaling = "linear";  ///< if the file gives no type
   bool yarn_rounds = true;                           ///< the pairs between which YaRN's ramp lies
   std::span<const std::string_view> computed_keys = {};  ///< that are refused elsewhere
-  /// Models of so many layers scale scores by 1 / sqrt(d_model / n_heads); 0: none do.
+  /// Models with this many layers scale scores by 1 / sqrt(d_model / n_heads); 0: none do.
   std::size_t width_scaled_n_layers = 0;
   std::span<const RoleNeed> roles = {};  ///< the others are as kTensorRoles says
-  std::string_view unread_tensor = {};   ///< files may have it, and no result depends on it
+  std::string_view unread_tensor = {};   ///< files may have it; no result depends on it
 
   /// "llama.block_count" of "block_count".
   std::string key(std::string_view suffix) const;
@@ -130,8 +130,8 @@ std::span<const Architecture> all_architectures();
 /// The row of that name, or nullptr.
 const Architecture* find_architecture(std::string_view name);
 
-/// Errors: kUnsupported, naming key, value and rule, for a key that asks for what
-/// is not computed here.
+/// Errors: kUnsupported, naming key, value and rule, for a key that asks for
+/// something that is not computed here.
 Status check_refused_keys(const GgufFile& gguf, const Architecture& architecture);
 
 /// The tensor called `name`, which every model of the architecture has.

@@ -13,14 +13,14 @@
 
 namespace llm {
 
-/// How YaRN spares fast pairs: RopeSpec::scale is that of pairs from `high` on, pairs up to `low`
-/// have none.
+/// YaRN's ramp between fast and slow pairs: RopeSpec::scale applies fully to pairs from `high` on,
+/// and not to pairs up to `low`.
 struct YarnRamp {
   double low;
   double high;
 };
 
-/// How RoPE turns heads (engine/model/rope.h).
+/// How RoPE rotates heads (engine/model/rope.h).
 struct RopeSpec {
   std::size_t dims = 0;               ///< leading dims of a head that rotate; even; 0: none does
   float theta = 10000.0F;             ///< rope.freq_base
@@ -29,24 +29,24 @@ struct RopeSpec {
   std::optional<YarnRamp> yarn = {};  ///< none: of every pair
 };
 
-/// The shape of a model, checked for consistency when it was read from a GGUF's metadata. The keys
-/// are HyperParameterKeys, of the architecture.
+/// The shape of a model, read from a GGUF's metadata and checked for consistency. The keys are the
+/// architecture's HyperParameterKeys.
 struct HyperParameters {
-  const Architecture* architecture = nullptr;  ///< never nullptr in what a file gave
-  std::size_t n_layers = 0;            ///< block_count less nextn_predict_layers; layers.size()
-  std::size_t n_mtp_layers = 0;        ///< nextn_predict_layers: blocks behind, which only guess
+  const Architecture* architecture = nullptr;  ///< never nullptr when read from a file
+  std::size_t n_layers = 0;  ///< block_count - nextn_predict_layers; layers.size()
+  std::size_t n_mtp_layers = 0;        ///< nextn_predict_layers: blocks after them, not used
   std::size_t d_model = 0;             ///< embedding_length
   std::size_t n_vocab = 0;             ///< rows of token_embd.weight
   std::size_t context = 0;             ///< context_length: positions the model was trained for
   float norm_eps = 1e-5F;              ///< attention.layer_norm_rms_epsilon
   float embedding_scale = 1.0F;        ///< rows of the embedding are multiplied by it
-  float residual_scale = 1.0F;         ///< what a layer adds to the residual stream, likewise
+  float residual_scale = 1.0F;         ///< the same for what a layer adds to the residual stream
   float logit_divisor = 1.0F;          ///< logits are divided by it
   std::uint64_t pooling_type = 0;      ///< of embeddings, as the file says; no logit depends on it
-  std::vector<RopeSpec> ropes = {};    ///< the layers' different ones
+  std::vector<RopeSpec> ropes = {};    ///< the different ones of all layers
   std::vector<LayerSpec> layers = {};  ///< (n_layers)
 
-  /// Pairs that rope_freqs.weight has divisors of.
+  /// Pairs for which rope_freqs.weight has divisors.
   std::size_t rope_pairs() const { return ropes.empty() ? 0 : ropes.front().dims / 2; }
   /// @pre the layer has attention
   const AttentionSpec& attention(std::size_t layer) const { return *layers[layer].attention(); }
@@ -57,12 +57,12 @@ struct HyperParameters {
     for (const LayerSpec& layer : layers) largest = std::max(largest, (layer.*size)());
     return largest;
   }
-  /// The same model with one of its layers alone.
+  /// The same model with only one of its layers.
   HyperParameters only(std::size_t layer) const;
 };
 
 /// A size that a table names before the model is known: one of the model, one of the layer, or
-/// their product; 1 where it names none.
+/// their product; 1 by default.
 class ModelSize {
  public:
   using OfModel = std::size_t HyperParameters::*;
@@ -74,7 +74,7 @@ class ModelSize {
   constexpr ModelSize(OfModelFunction function) : function_(function) {}
   constexpr ModelSize(OfLayer layer, OfModel member = nullptr) : member_(member), layer_(layer) {}
 
-  /// @param layer  a layer of the model; of a size of the model alone it may be kOutsideLayers
+  /// @param layer  a layer of the model; for a size of only the model it may be kOutsideLayers
   std::size_t of(const HyperParameters& config, int layer) const {
     std::size_t size = 1;
     if (member_ != nullptr) size *= config.*member_;
@@ -89,10 +89,10 @@ class ModelSize {
   OfLayer layer_ = nullptr;
 };
 
-/// Reads and cross-checks the metadata against itself and against the blocks, embedding and
-/// vocabulary that the file holds, before anything is allocated by it.
-/// Errors: kMalformed for values that contradict each other or the file; kUnsupported for another
-/// architecture, its refused keys, unknown RoPE scalings.
+/// Reads the metadata and checks that it agrees with itself and with the blocks, embedding and
+/// vocabulary in the file, before anything is allocated by it.
+/// Errors: kMalformed for values that contradict each other or the file; kUnsupported for an
+/// unknown architecture, refused keys, unknown RoPE scalings.
 Result<HyperParameters> read_hyper_parameters(const GgufFile& gguf);
 
 }  // namespace llm

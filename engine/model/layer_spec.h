@@ -15,9 +15,9 @@ struct AttentionSpec {
   std::size_t n_kv_heads = 0;  ///< attention.head_count_kv; divides n_heads
   std::size_t head_dim = 0;    ///< attention.key_length, default d_model / n_heads; even
   std::size_t rope = 0;        ///< index in HyperParameters::ropes
-  std::size_t window = 0;      ///< positions that one attends to, itself the last; 0: all before it
-  float scale = 1;             ///< scores are multiplied by it
-  bool output_gate = false;    ///< the context is multiplied by a sigmoid of a second q
+  std::size_t window = 0;  ///< positions that one attends to, including itself; 0: all before it
+  float scale = 1;         ///< scores are multiplied by it
+  bool output_gate = false;  ///< the output is multiplied by the sigmoid of a second projection
 
   std::size_t q_rows() const { return n_heads * head_dim; }
   std::size_t kv_rows() const { return n_kv_heads * head_dim; }
@@ -39,21 +39,21 @@ struct DeltaNetSpec {
   std::size_t channels() const { return 2 * k_rows() + v_rows(); }
 };
 
-/// A gated feed-forward, or a mixture of such.
+/// A gated feed-forward, or a mixture of experts.
 struct FfnSpec {
-  std::size_t d_ff = 0;       ///< feed_forward_length, of an expert
-  std::size_t n_experts = 0;  ///< expert_count; 0: one feed-forward for all rows
-  std::size_t n_used = 0;     ///< expert_used_count: experts that one row goes through
-  std::size_t d_shared = 0;   ///< d_ff of an expert that every row goes through; 0: there is none
+  std::size_t d_ff = 0;       ///< feed_forward_length; width of an expert
+  std::size_t n_experts = 0;  ///< expert_count; 0: no experts
+  std::size_t n_used = 0;     ///< expert_used_count: experts per row
+  std::size_t d_shared = 0;   ///< width of an expert that every row uses; 0: there is none
   Activation activation = Activation::kSwiGlu;
 
-  /// Feed-forwards, and how many of them a row goes through.
+  /// Number of feed-forwards, and how many of them a row uses.
   std::size_t n() const { return n_experts == 0 ? 1 : n_experts; }
   std::size_t n_of_row() const { return n_experts == 0 ? 1 : n_used; }
 };
 
-/// What some layers have and others lack. The tables of tensors (kTensorRoles) and of taps (kTaps)
-/// name it, so that a layer has the rows of its parts.
+/// A part that some layers have and others lack. The rows of the tables of tensors (kTensorRoles)
+/// and of taps (kTaps) name it; a layer has the rows of its parts.
 enum class LayerPart {
   kEvery,         ///< every layer
   kAttention,     ///< LayerSpec::mixer is AttentionSpec
@@ -80,14 +80,14 @@ class LayerPartSet {
   std::uint32_t bits_ = bit(LayerPart::kEvery);
 };
 
-/// All that one layer is, but for what shows in the tensors that it has: biases, norms of heads.
+/// Everything that one layer is, except what its tensors show: biases, norms of heads.
 struct LayerSpec {
-  /// What looks at other positions.
+  /// The part that reads other positions.
   std::variant<AttentionSpec, DeltaNetSpec> mixer = {};
   std::vector<FfnSpec> ffns = {};  ///< in the order in which they are computed
-  bool has_post_norms = false;     ///< what is added to the residual stream is normed first
+  bool has_post_norms = false;     ///< norms before each sum into the residual stream
 
-  /// nullptr where the mixer is another.
+  /// nullptr if the mixer is a different one.
   AttentionSpec* attention() { return std::get_if<AttentionSpec>(&mixer); }
   const AttentionSpec* attention() const { return std::get_if<AttentionSpec>(&mixer); }
   const DeltaNetSpec* delta_net() const { return std::get_if<DeltaNetSpec>(&mixer); }
@@ -103,7 +103,7 @@ struct LayerSpec {
   }
   bool has(LayerPart part) const { return parts().has(part); }
 
-  // Sizes that tables name (ModelSize); 0 where the layer has no such part.
+  // Sizes that tables name (ModelSize); 0 if the layer lacks the part.
   std::size_t n_heads() const { return attention() == nullptr ? 0 : attention()->n_heads; }
   std::size_t n_kv_heads() const { return attention() == nullptr ? 0 : attention()->n_kv_heads; }
   std::size_t head_dim() const { return attention() == nullptr ? 0 : attention()->head_dim; }
@@ -122,7 +122,7 @@ struct LayerSpec {
   std::size_t n_experts() const { return ffns.empty() ? 0 : ffns[0].n_experts; }
   std::size_t n_ffn() const { return ffns.empty() ? 0 : ffns[0].n(); }
   std::size_t n_ffn_used() const { return ffns.empty() ? 0 : ffns[0].n_of_row(); }
-  /// Features of a row inside of all feed-forwards that it goes through.
+  /// Inner features of all feed-forwards that a row uses.
   std::size_t ffn_width() const { return n_ffn_used() * d_ff(); }
 };
 

@@ -22,10 +22,10 @@ struct SchedulerOptions {
   KvGroups kv_groups = {};        ///< how many of them a request needs
 };
 
-/// What a request met when it was submitted.
+/// The result of submitting a request.
 enum class Admission {
   kAccepted,
-  kQueueFull,  ///< as many wait as may
+  kQueueFull,  ///< no more may wait
   kTooLong,    ///< exceeds the context, or all pages
 };
 
@@ -46,24 +46,24 @@ struct Step {
   std::size_t n_tokens = 0;          ///< of all parts
 };
 
-/// Decides what is evaluated next: which requests run, with how many tokens each, and who waits.
-/// Counts tokens and pages only; it knows no clock, thread, model or text, so a server, a load test
-/// and a simulation decide alike.
+/// Decides what is evaluated next: which requests run, with how many tokens each, and which wait.
+/// Counts only tokens and pages, without clock, threads, model or text, so a server, a load test
+/// and a simulation decide equally.
 ///
 ///   first come, first served  running requests are older than waiting ones, always
 ///   decoding goes first       every running request with one known token left is in every step
 ///   chunked prefill           the rest of `step_tokens` goes to prompts, the oldest first
 ///   admission                 when there are pages for all of a request's known tokens, as many
 ///                             as it holds at most during a step, which are then set aside for
-///                             it; nobody overtakes one that must wait for pages
+///                             it; no request overtakes one that waits for pages
 ///   shared prefixes           before each part of a prompt it is asked how much of it is stored
 ///                             already; that is no part of any step, though its pages count
 ///   proposals                 a step of decoding requests alone takes tokens on trial, as many as
 ///                             its room and the requests' own pages hold
-///   preemption                who needs one page more takes it from the youngest that runs; that
-///                             one waits again, before all younger ones, and is evaluated anew
+///   preemption                a request that needs one more page preempts the youngest running
+///                             one, which waits before all younger ones and is recomputed later
 ///
-/// Since no request may need more than all pages, the oldest always goes on: nobody starves.
+/// No request may need more than all pages, so the oldest always continues: none starves.
 /// Use: submit() and cancel() at any time; next(), evaluate it, complete(); again.
 class Scheduler {
  public:

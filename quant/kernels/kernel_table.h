@@ -34,16 +34,16 @@ struct KernelQ8x32 {
 };
 static_assert(sizeof(KernelQ8x32) == 40);
 
-/// Columns of a panel that are unpacked at a time for a batch, of types with one scale for a block:
-/// few, so that L1 has room for a tile's activations, and so many that f32 accumulators seldom go
-/// through memory.
+/// Columns of a panel that are unpacked at a time for a batch, for types with one scale per block:
+/// few enough that L1 also holds a tile's activations, and so many that f32 accumulators are seldom
+/// spilled to memory.
 inline constexpr std::size_t kUnpackedColumns = 768;
 
 /// Which products of one packed matrix to compute: panels [panel_begin, panel_end), all tokens.
 struct MatmulArgs {
   WeightType type;
   bool dequantize;  ///< --compute f32: x is f32 and weights are dequantized
-  /// Where panel 0 lies, or would lie before panel_begin: no others are read than those to compute.
+  /// Address of panel 0, which need not exist: only the panels to compute are read.
   const std::byte* panels;
   std::size_t n_rows;
   std::size_t n_cols;
@@ -55,7 +55,7 @@ struct MatmulArgs {
   std::size_t y_stride;
   bool add;              ///< y = y + product instead of y = product
   std::byte* workspace;  ///< matmul_workspace_bytes(n_tokens), 64-byte aligned, this thread's own
-  /// Memory that will be read next: while panels[i] is read, next[i] is asked for, where i <
+  /// Memory that will be read next: while panels[i] is read, next[i] is prefetched, for i <
   /// next_end. Never changes y.
   const std::byte* next;
   std::size_t next_end;
@@ -116,13 +116,13 @@ struct DeltaRuleArgs {
   std::size_t n_tokens;
 };
 
-/// No prefetch: the hardware follows a straight line by itself.
+/// No prefetch: the hardware prefetches a straight line itself.
 inline constexpr std::size_t kNoPrefetch = SIZE_MAX;
 
 /// Every fast path, once per instruction set; all tables give equal bits (docs/numerics.md).
 struct KernelTable {
   Isa isa;
-  /// One token: how many bytes in front of its reads memory is asked for, on the CPUs that run this
+  /// One token: how many bytes ahead of its reads memory is prefetched, on the CPUs that run this
   /// table by default.
   std::size_t prefetch_ahead;
 
@@ -135,8 +135,8 @@ struct KernelTable {
 
   /// y = (x / rms(x)) * weight; y may be x.
   void (*rms_norm)(const float* x, const float* weight, std::size_t n, float eps, float* y);
-  /// Rotates, in place, what of x's elements [begin, end) is among the `pairs` leading pairs of its
-  /// head; x is a token's heads, head_dim elements each. begin, end and head_dim are even.
+  /// Rotates, in place, those of x's elements [begin, end) that are in the `pairs` leading pairs of
+  /// their head; x is a token's heads, head_dim elements each. begin, end and head_dim are even.
   void (*rope)(float* x, std::size_t begin, std::size_t end, std::size_t head_dim, const float* cos,
                const float* sin, std::size_t pairs);
   /// gate[i] = contract::activate(kind, gate[i], up[i]).
@@ -149,7 +149,7 @@ struct KernelTable {
   void (*exp_distances)(const float* x, std::size_t n, float largest, float divisor, float* y);
 
   void (*convolve)(const ConvolveArgs& args);
-  /// x becomes (x / |x|) * factor, as docs/numerics.md has it.
+  /// x becomes (x / |x|) * factor (docs/numerics.md).
   void (*unit_length)(float* x, std::size_t n, float factor);
   void (*delta_rule)(const DeltaRuleArgs& args);
 
@@ -160,8 +160,8 @@ struct KernelTable {
   void (*finish)(const float* partial, std::size_t head_dim, float* context);
 };
 
-/// The table of `isa`, or nullptr when this build has none (another architecture). Its functions
-/// may be called where isa_supported(isa).
+/// The table of `isa`, or nullptr if this build lacks it (another architecture). Its functions
+/// may be called if isa_supported(isa).
 const KernelTable* kernel_table(Isa isa);
 
 }  // namespace llm

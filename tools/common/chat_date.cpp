@@ -33,8 +33,8 @@ void add_chat_options(OptionTable& table, ChatOptions* options, const std::strin
                         "text{}",
                         built_in, more_help))
       .shown_default("auto");
-  table.text("chat-date", "DATE", &options->date, "date that the template is told, as 2026-11-24")
-      .shown_default("none; today's in UTC where the template needs one");
+  table.text("chat-date", "DATE", &options->date, "date for the template, such as 2026-11-24")
+      .shown_default("none; today's in UTC if the template needs one");
 }
 
 Result<std::optional<Date>> chat_date(const ChatOptions& options, bool needed,

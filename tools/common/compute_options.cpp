@@ -22,7 +22,7 @@ void add_compute_options(OptionTable& table, std::optional<Isa>* isa, KvType* kv
   add_isa_option(table, isa).from_env("LLM_ISA");
   table.choice("kv", "TYPE", kv,
                {{"f16", KvType::kF16}, {"f32", KvType::kF32}, {"q8", KvType::kQ8}},
-               "type of the cached keys and values; q8 takes 9/16 of the memory of f16");
+               "type of the KV cache; q8 takes 9/16 of the memory of f16");
   table.choice("compute", "KIND", compute, {{"int8", Compute::kInt8}, {"f32", Compute::kF32}},
                "activations in matrix products");
 }

@@ -7,7 +7,7 @@ Result<HttpReply> http_call(const HttpCall&) {
   return Error{.code = ErrorCode::kUnsupported,
                .field = "http",
                .message = "found a build without libcurl, which alone asks servers here",
-               .hint = "install libcurl4-openssl-dev and build anew"};
+               .hint = "install libcurl4-openssl-dev and build again"};
 }
 
 }  // namespace llm

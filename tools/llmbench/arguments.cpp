@@ -34,9 +34,9 @@ Status read_list(std::string_view option, const std::vector<std::string>& typed,
 
 void add_test_options(OptionTable& table, BenchArguments& a) {
   table.group("Tests (lists: 512,2048; every combination is measured)");
-  table.texts("p,n-prompt", "N", &a.typed.prompt, "prefill N tokens at once; 0 for no such test")
+  table.texts("p,n-prompt", "N", &a.typed.prompt, "prefill N tokens at once; 0: skip this test")
       .shown_default("512");
-  table.texts("n,n-gen", "N", &a.typed.generate, "generate N tokens; 0 for no such test")
+  table.texts("n,n-gen", "N", &a.typed.generate, "generate N tokens; 0: skip this test")
       .shown_default("128");
   table.texts("d,n-depth", "N", &a.typed.depth, "tokens in the cache before the test")
       .shown_default("0");
@@ -45,10 +45,10 @@ void add_test_options(OptionTable& table, BenchArguments& a) {
   table.texts("t,threads", "N", &a.typed.threads, "threads; 0 for all")
       .shown_default("CPUs this process may use");
   table.integer("r,repetitions", "N", &a.repetitions, 1, 10000,
-                "rounds; each runs every test once, so that drift hits all alike");
+                "rounds; each runs every test once, so that drift affects all equally");
   table.flag("no-load", &a.no_load, "load once and do not measure load and ttft");
   table.texts("tokens-per-pass", "N", &a.typed.steps,
-              "also generate N tokens a pass, as where N - 1 proposed tokens are right each time "
+              "also generate N tokens per pass, as if N - 1 proposed tokens were always right "
               "(llmrun --speculate)");
   table.flag("no-cache", &a.lists.no_cache,
              "also generate without KV cache, for comparison (slow)");
@@ -65,16 +65,15 @@ void add_engine_options(OptionTable& table, BenchArguments& a) {
 
 void add_output_options(OptionTable& table, BenchArguments& a) {
   table.group("Output");
-  table.choice(
-      "o,output", "FORMAT", &a.format,
-      {{"md", BenchFormat::kMarkdown}, {"json", BenchFormat::kJson}, {"csv", BenchFormat::kCsv}},
-      "table, JSON array, or comma-separated values");
+  table.choice("o,output", "FORMAT", &a.format,
+               {{"md", BenchFormat::kMarkdown}, {"json", BenchFormat::kJson}},
+               "table or JSON array");
   table.flag("peaks", &a.show_peaks, "print the measured peaks too; without a model, only them");
   table.flag("profile", &a.profile,
-             "also print where the time goes, op by op, with the share of the machine's limits");
-  table.flag("no-peaks", &a.no_peaks, "measure no peaks (512 MiB): no shares of them");
+             "also print the time of each op, and its share of the machine's limits");
+  table.flag("no-peaks", &a.no_peaks, "do not measure peaks (needs 512 MiB) and shares of them");
   table.file("compare", "OLD.json", &a.compare,
-             "relate each figure to that of an earlier run with -o json");
+             "show the ratio of each figure to an earlier run with -o json");
 }
 
 Status find_model(BenchArguments& a, const OptionTable& table) {
@@ -104,7 +103,8 @@ Status find_model(BenchArguments& a, const OptionTable& table) {
 }  // namespace
 
 OptionTable make_bench_table(BenchArguments& a) {
-  OptionTable table("llmbench", "Measure how fast a model runs, against what the machine can do");
+  OptionTable table("llmbench",
+                    "Measure how fast a model runs, and compare it with the machine's limits");
   table.positional("MODEL", &a.model, false, "GGUF file (or -m FILE, -hf REPO)");
   table.group("Model");
   table.file("m,model", "FILE", &a.model, "model, instead of the first argument")
@@ -117,7 +117,7 @@ OptionTable make_bench_table(BenchArguments& a) {
   add_test_options(table, a);
   add_engine_options(table, a);
   add_output_options(table, a);
-  table.example("llmbench -m model.gguf -p 512 -n 64", "tokens a second, prompt and text");
+  table.example("llmbench -m model.gguf -p 512 -n 64", "tokens per second, prompt and output");
   table.example("llmbench -m model.gguf -t 1,2,4 -o json", "several threads, as JSON");
   return table;
 }

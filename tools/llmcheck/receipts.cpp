@@ -209,7 +209,8 @@ Status run_receipt_log(CheckRun& run) {
                         fmt::format("{} lines by this key", found.n_lines))});
   } else {
     run.report.not_covered.push_back(
-        "who wrote the log: without --public-key, whoever changes it can make its hashes anew");
+        "who wrote the log: without --public-key, anyone who changes it can compute its hashes "
+        "again");
   }
   if (!run.a.log_head.empty()) {
     const std::string fault = fmt::format(

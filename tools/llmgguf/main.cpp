@@ -15,20 +15,17 @@ namespace {
 OptionTable make_table(GgufArguments& arguments) {
   OptionTable table("llmgguf", "Show, hash, verify and compare GGUF files");
   table
-      .positional(
-          "VERB", &arguments.verb, true,
-          "show (metadata and tensors), hash (SHA-256 of the file and of its parts; with -o a "
-          "manifest of it), verify (everything that can be checked without running the "
-          "model, or with --manifest that every byte is the manifest's), doctor (what is wrong "
-          "with "
-          "a published file, and how it is mended; exit code 1 where anything is), diff "
-          "(of two files; exit code 1 when they differ), split (into parts) or merge "
-          "(parts into one file)")
+      .positional("VERB", &arguments.verb, true,
+                  "show (metadata and tensors), hash (SHA-256 of the file and of its parts; with "
+                  "-o a manifest), verify (everything that can be checked without running the "
+                  "model; with --manifest every byte), doctor (what is wrong with a published "
+                  "file, and how to repair it; exit code 1 if anything is), diff (of two files; "
+                  "exit code 1 if they differ), split (into parts) or merge (parts into one file)")
       .one_of({"show", "hash", "verify", "doctor", "diff", "split", "merge"});
-  table.positional("FILE", &arguments.file, true, "the GGUF; of a split model any part").file();
+  table.positional("FILE", &arguments.file, true, "the GGUF; any part of a split model").file();
   table
       .positional("OTHER", &arguments.other_file, false,
-                  "the second GGUF of diff; of merge the file to write; of split the NAME of "
+                  "diff: the second GGUF; merge: the file to write; split: the NAME of "
                   "NAME-00001-of-00003.gguf")
       .file();
   table.flag("json", &arguments.json, "print JSON");
@@ -39,18 +36,12 @@ OptionTable make_table(GgufArguments& arguments) {
              "verify: check the vocabulary only, for files without tensors");
   table.file("o,output", "MANIFEST", &arguments.output,
              "hash: write a manifest of the file, for verify --manifest and llmrun --verify-model");
-  std::vector<std::pair<std::string, std::optional<HashKind>>> kinds;
-  for (const HashKind kind : kHashKinds)
-    kinds.emplace_back(std::string(hash_kind_name(kind)), kind);
-  table.choice("lines", "HASH", &arguments.lines, std::move(kinds),
-               "hash: the lines of llama.cpp's gguf-hash --HASH instead, which cover tensors only");
-  table.file(
-      "manifest", "FILE", &arguments.manifest,
-      "verify: compare the file with FILE, which hash -o or llama.cpp's gguf-hash wrote, and "
-      "name what differs (exit code 8)");
-  table.file(
-      "fix", "OUT", &arguments.fix,
-      "doctor: write a copy of FILE to OUT in which all is mended that metadata alone can mend");
+  table.file("manifest", "FILE", &arguments.manifest,
+             "verify: compare the file with FILE, which hash -o wrote, and name what differs (exit "
+             "code 8)");
+  table.file("fix", "OUT", &arguments.fix,
+             "doctor: write a copy of FILE to OUT, with everything repaired that metadata alone "
+             "can repair");
   table
       .integer("t,threads", "N", &arguments.threads, 0, 256,
                "hash, verify --manifest, doctor: threads")
@@ -58,15 +49,15 @@ OptionTable make_table(GgufArguments& arguments) {
   table.integer("parts", "N", &arguments.parts, 0, GgufLimits::kMaxParts,
                 "split: into N parts of about the same size");
   table.text("max-size", "SIZE", &arguments.max_size,
-             "split: into parts with at most SIZE bytes of tensors (300M, 2G), but for a tensor "
-             "that is larger");
+             "split: into parts with at most SIZE bytes of tensors (300M, 2G), except for a larger "
+             "tensor");
   table.example("llmgguf show model.gguf", "print metadata and tensors");
   table.example("llmgguf verify model.gguf", "check the file without running it");
   table.example("llmgguf hash model.gguf -o model.gguf.manifest", "write a manifest");
   table.example("llmgguf verify model.gguf --manifest model.gguf.manifest",
-                "name every tensor and range of bytes that is not what it was");
-  table.example("llmgguf doctor model.gguf", "tell what is wrong with it");
-  table.example("llmgguf diff a.gguf b.gguf", "tell what differs");
+                "name every tensor and range of bytes that was changed");
+  table.example("llmgguf doctor model.gguf", "say what is wrong with it");
+  table.example("llmgguf diff a.gguf b.gguf", "say what differs");
   return table;
 }
 
@@ -80,8 +71,8 @@ Result<int> run(const GgufArguments& arguments, const ToolContext& context) {
   if (!needs_other && !arguments.other_file.empty()) {
     return usage_error("OTHER", fmt::format("found \"{}\", need one file", arguments.other_file));
   }
-  for (const auto& [option, verb] : {std::pair("output", "hash"), std::pair("lines", "hash"),
-                                     std::pair("manifest", "verify"), std::pair("fix", "doctor")}) {
+  for (const auto& [option, verb] :
+       {std::pair("output", "hash"), std::pair("manifest", "verify"), std::pair("fix", "doctor")}) {
     if (context.options.given(option) && arguments.verb != verb)
       return usage_error(OptionTable::dashed(option),
                          fmt::format("found with {}, need {}", arguments.verb, verb));

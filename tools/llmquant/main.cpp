@@ -45,26 +45,24 @@ std::string recipe_names() { return fmt::format("{}", fmt::join(recipe_words(), 
 OptionTable make_table(Arguments& arguments) {
   OptionTable table("llmquant", "Quantize the weights of a GGUF model");
   table.positional("IN", &arguments.in, true, "the model, best in F32, F16 or BF16").file();
-  table
-      .positional("OUT", &arguments.out, true,
-                  "where the result goes; it appears complete or not at all")
+  table.positional("OUT", &arguments.out, true, "the result; it appears complete or not at all")
       .file();
   table.positional("TYPE", &arguments.type, true, "one of " + recipe_names())
       .one_of(recipe_words());
   table.positional("THREADS", &arguments.threads, false,
                    "number of threads; default: the CPUs this process may use");
-  table.flag("pure", &arguments.plan.pure, "give every matrix the same type, no mix");
+  table.flag("pure", &arguments.plan.pure, "give every matrix the same type");
   table.texts("tensor-type", "REGEX=TYPE", &arguments.plan.tensor_types,
-              "type for the matrices whose names match; the first match counts; repeatable");
+              "type for the matrices whose names match; the first match counts; may be repeated");
   table.flag("allow-requantize", &arguments.plan.allow_requantize,
-             "convert from quantized types too, adding one loss to another");
+             "also convert from quantized types, which adds their loss");
   table.flag("in-place", &arguments.in_place,
-             "let OUT be IN: the result is written beside it and takes its place when complete");
+             "let OUT be IN: the result replaces it when it is complete");
   table.flag("dry-run", &arguments.dry_run, "print types and sizes, write nothing");
   table.example("llmquant model-f16.gguf model-q4_k_m.gguf Q4_K_M", "quantize with the usual mix");
   table.example("llmquant model-f16.gguf /dev/null Q6_K --dry-run", "see types and size first");
   table.example("llmquant m.gguf out.gguf Q4_K_M --tensor-type 'output=Q8_0'",
-                "keep one matrix in a better type");
+                "keep one matrix in a larger type");
   return table;
 }
 
@@ -81,7 +79,7 @@ Result<int> thread_count(const std::string& text) {
 void warn_of_fallbacks(const std::vector<TensorPlan>& plan) {
   for (const TensorPlan& item : plan) {
     if (item.target == item.wanted) continue;
-    spdlog::warn("{}: rows of {} are no whole blocks of {}; using {}", item.tensor->name,
+    spdlog::warn("{}: rows of {} are not whole blocks of {}; using {}", item.tensor->name,
                  item.tensor->dims[0], block_traits(item.wanted).name,
                  block_traits(item.target).name);
   }

@@ -21,9 +21,9 @@ void add_prompt_options(OptionTable& table, RunArguments& a) {
       .file("m,model", "FILE", &a.model,
             "model, instead of the first argument; or a directory with one GGUF in it")
       .in_place_of("MODEL")
-      .shown_default("LLM_MODEL of the environment, else the one that comes with the program");
+      .shown_default("LLM_MODEL of the environment, else the model that comes with the program");
   add_hub_option(table, &a.hub_model);
-  table.text("p,prompt", "TEXT", &a.prompt, "text to continue; - reads standard input");
+  table.text("p,prompt", "TEXT", &a.prompt, "prompt; - reads standard input");
   table.file("f,file", "FILE", &a.prompt_file,
              "read the prompt from a file; one newline at its end is removed");
   table.flag("e,escape", &a.escapes, "replace \\n, \\t, \\xHH and so on in the prompt and in -r");
@@ -32,32 +32,28 @@ void add_prompt_options(OptionTable& table, RunArguments& a) {
 
   table.group("Chat");
   table.flag("i,interactive,conversation,cnv", &a.interactive,
-             "chat: read messages line by line; /help there lists the commands; on a terminal this "
-             "is what happens without a prompt if the file has a chat template");
+             "chat: read messages line by line; /help lists the commands. The default on a "
+             "terminal without a prompt, if the file has a chat template");
   table.flag("chat", &a.chat,
              "the prompt is a message: format it by the file's chat template and print the answer");
-  table
-      .text("system,system-prompt,sys", "TEXT", &a.system,
-            "message that opens the conversation; \"\" is one without words")
+  table.text("system,system-prompt,sys", "TEXT", &a.system, "system message; \"\" is an empty one")
       .shown_default("the template's, if it has one");
   add_chat_options(table, &a.chat_options,
                    fmt::format("{}", fmt::join(ChatStyle::built_in(), ", ")),
                    "; with -p and no -i as --chat");
-  table.file("session", "FILE", &a.session,
-             "go on with the conversation in FILE, and keep this one there");
-  table.flag("no-history", &a.no_history, "keep no history of what is typed");
+  table.file("session", "FILE", &a.session, "continue the conversation in FILE, and save it there");
+  table.flag("no-history", &a.no_history, "keep no history of typed lines");
 }
 
 void add_generation_options(OptionTable& table, RunArguments& a) {
   table.group("Generation");
   table.integer("n,n-predict,predict", "N", &a.max_tokens, -1, INT32_MAX,
-                "tokens to generate; -1 until the text or the context ends");
-  table.texts("r,reverse-prompt,stop", "TEXT", &a.stop,
-              "end the text before TEXT; may be repeated");
-  table.flag("ignore-eos", &a.ignore_eos, "never draw the tokens that end a text");
+                "most tokens to generate; -1: until the model ends or the context is full");
+  table.texts("r,reverse-prompt,stop", "TEXT", &a.stop, "stop before TEXT; may be repeated");
+  table.flag("ignore-eos", &a.ignore_eos, "never sample the tokens that end the output");
   table.flag("context-shift", &a.context_shift,
-             "when the context is full, forget the older half and recompute the rest; crop a "
-             "longer prompt at its front");
+             "when the context is full, drop the older half and recompute the rest; a longer "
+             "prompt is truncated at its front");
 
   table.group("Sampling");
   table.integer("s,seed", "N", &a.seed, -1, INT64_MAX, kSeedText).shown_default("random");
@@ -66,13 +62,13 @@ void add_generation_options(OptionTable& table, RunArguments& a) {
 
 void add_grammar_options(OptionTable& table, RunArguments& a) {
   table.group("Structure");
-  table.flag("json-object", &a.json_object, "the text is a JSON object");
+  table.flag("json-object", &a.json_object, "output a JSON object");
   table.text("j,json-schema", "TEXT", &a.json_schema,
-             "the text is a JSON document of this schema, on one line");
+             "output a JSON document of this schema, on one line");
   table.file("jf,json-schema-file", "FILE", &a.json_schema_file, "the same, the schema in a file");
-  table.text("grammar", "TEXT", &a.grammar, "the text is what the rule root of this grammar gives");
+  table.text("grammar", "TEXT", &a.grammar, "output what the rule root of this grammar permits");
   table.file("grammar-file", "FILE", &a.grammar_file, "the same, the grammar in a file");
-  table.text("regex", "TEXT", &a.regex, "the text is what this regular expression matches");
+  table.text("regex", "TEXT", &a.regex, "output what this regular expression matches");
 }
 
 /// What the text must be, and the option that says it.
@@ -111,46 +107,45 @@ void add_engine_options(OptionTable& table, RunArguments& a) {
   table.integer("t,threads", "N", &a.threads, 0, 256, "threads")
       .shown_default("CPUs this process may use");
   add_compute_options(table, &a.isa, &a.kv, &a.compute);
-  table.choice("speculate", "KIND", &a.speculate,
-               {{"off", SpeculateKind::kOff}, {"ngram", SpeculateKind::kNgram}},
-               "guess tokens from what stands in the text already and check several in one pass; "
-               "never changes a result");
+  table.choice(
+      "speculate", "KIND", &a.speculate,
+      {{"off", SpeculateKind::kOff}, {"ngram", SpeculateKind::kNgram}},
+      "guess tokens from the text so far and check several in one pass; never changes a result");
   table.file("draft,model-draft,md", "FILE", &a.draft,
-             "let this smaller model of the same vocabulary guess them; never changes a result");
+             "guess them with this smaller model of the same vocabulary; never changes a result");
   table
       .integer("speculate-length,draft-max", "N", &a.speculate_length, 0,
                static_cast<std::int64_t>(SpeculationPolicy::kMost), "tokens to guess each time")
-      .shown_default("as many as pay");
-  table.flag("no-cache", &a.no_cache, "recompute every position for each token (slow, same text)");
-  table.file("cache-save", "FILE", &a.cache_save,
-             "write the prompt's tokens with their keys and values");
+      .shown_default("as many as are worth it");
+  table.flag("no-cache", &a.no_cache,
+             "recompute every position for each token (slow, same output)");
+  table.file("cache-save", "FILE", &a.cache_save, "write the prompt's tokens and KV cache to FILE");
   table.file("cache-load", "FILE", &a.cache_load,
-             "do not compute what FILE has: the beginning of the prompt");
+             "read the beginning of the prompt and its KV cache from FILE");
   table.file("packed-cache", "DIR", &a.packed_cache,
              "keep the packed weights in DIR and map them from there: a later start is faster, and "
              "processes share them");
   table.flag("strict", &a.strict, "refuse a model file that gives a warning");
   table
       .optional_text("verify-model", "MANIFEST", &a.manifest,
-                     "run nothing but the bytes that a manifest of llmgguf hash -o (or of "
-                     "llama.cpp's gguf-hash) promises")
+                     "use the model only if it matches a manifest of llmgguf hash -o")
       .file()
       .shown_default("the model's path and .manifest");
 }
 
 void add_output_options(OptionTable& table, RunArguments& a) {
   table.group("Output");
-  table.flag("echo", &a.echo, "print the prompt before the text");
+  table.flag("echo", &a.echo, "print the prompt before the output");
   table.flag("json", &a.json,
-             "print one JSON object at the end; in a chat, take and give one a line");
-  table.flag("jsonl", &a.jsonl, "print a JSON object per token, then one as --json does");
+             "print one JSON object at the end; in a chat, read and write one per line");
+  table.flag("jsonl", &a.jsonl, "print a JSON object per token, then that of --json");
   table
       .integer("logprobs", "N", &a.logprobs, 0, 1000,
                "with JSON: log probability of each token and of the N most likely")
       .shown_default("none");
   table.flag(
       "profile", &a.profile,
-      "print where the time goes, op by op, on standard error; llmbench has the limits, too");
+      "print the time of each op on standard error; llmbench also shows the machine's limits");
   table.flag("logits-hash", &a.logits_hash, "print the SHA-256 of all logits on standard error");
   table.file("receipt", "FILE", &a.receipt,
              "write model hash, options, tokens and logits hash as JSON");
@@ -282,21 +277,22 @@ OptionTable make_run_table(RunArguments& arguments) {
   OptionTable table("llmrun", "Generate text with a Llama model in a GGUF file");
   table.positional("MODEL", &arguments.model, false, "GGUF file (or -m FILE, -hf REPO)").file();
   table.positional("PROMPT", &arguments.prompt_positional, false,
-                   "text to continue, - for standard input (or -p TEXT, -f FILE)");
+                   "prompt, - for standard input (or -p TEXT, -f FILE)");
   table.positional("-", &arguments.stdin_positional, false,
-                   "after a prompt: standard input follows it");
+                   "after a prompt: append standard input to it");
   add_prompt_options(table, arguments);
   add_generation_options(table, arguments);
   add_grammar_options(table, arguments);
   add_engine_options(table, arguments);
   add_output_options(table, arguments);
-  table.example("llmrun model.gguf", "chat on a terminal, if the model is made for it");
+  table.example("llmrun model.gguf", "chat on a terminal, if the model has a chat template");
   table.example("llmrun model.gguf --chat -p \"Why is the sky blue?\"", "one question, its answer");
   table.example("llmrun model.gguf -p \"Once upon a time\" -n 64", "continue a text");
   table.example("llmrun model.gguf -i --system \"You are terse.\"", "chat with a system message");
-  table.example("llmrun model.gguf -f prompt.txt --temp 0 --json", "the most likely text, as JSON");
+  table.example("llmrun model.gguf -f prompt.txt --temp 0 --json",
+                "the most likely output, as JSON");
   table.example("llmrun model.gguf --chat -p \"Name a town.\" --regex '[A-Z][a-z]{2,12}'",
-                "an answer of a given form");
+                "an answer that matches an expression");
   table.example("llmrun model.gguf -p Hi -n 8 --logits-hash", "print the proof of equal bits");
   return table;
 }

@@ -45,7 +45,7 @@ constexpr std::array<ChatCommand, 8> kCommands = {{
        chat.leave();
        return Ok{};
      }},
-    {"/clear", "", "", "forget the conversation, but for the system message",
+    {"/clear", "", "", "forget the conversation; the system message stays",
      [](Chat& chat, const std::string&) -> Status {
        chat.conversation().clear();
        return Ok{};

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/json_members.h"
 #include "base/shown_text.h"
 #include "base/utf8.h"
-#include "validate/report/json_members.h"
 
 namespace llm {
 namespace {

@@ -74,11 +74,11 @@ void warn_of_no_key(const ServeArguments& a, const HttpServer& server, bool give
   if (!a.api_key.empty()) return;
   if (server.is_public()) {
     spdlog::warn(
-        "--host: found {}, which other machines reach, and nobody is asked for a key; "
-        "need --api-key or LLM_API_KEY",
+        "--host: found {}, which other machines can reach, and no key is needed; need --api-key or "
+        "LLM_API_KEY",
         a.host);
   } else if (given) {
-    spdlog::warn("--api-key: found an empty key, so nobody is asked for one");
+    spdlog::warn("--api-key: found an empty key, so no key is needed");
   }
 }
 

@@ -42,7 +42,7 @@ struct Arguments {
 };
 
 OptionTable make_table(Arguments& arguments) {
-  OptionTable table("llmtok", "Show how a GGUF's tokenizer reads text, and turn ids back");
+  OptionTable table("llmtok", "Show how a GGUF's tokenizer encodes text, and decode ids");
   table.positional("MODEL", &arguments.model, false, "GGUF file; one without tensors is enough")
       .file();
   table.file("m,model", "FILE", &arguments.model, "the same as MODEL").in_place_of("MODEL");
@@ -54,7 +54,7 @@ OptionTable make_table(Arguments& arguments) {
   table.file("check", "REF.jsonl", &arguments.check,
              "compare with reference lines {\"text\", \"ids\"}; exit code 1 on a difference");
   table.flag("special", &arguments.special,
-             "list the tokens with a part of their own: BOS, fill-in-the-middle, ends of texts");
+             "list the special tokens: BOS, fill-in-the-middle, end tokens");
   table.group("Encoding");
   table.flag("no-bos", &arguments.no_bos, "do not add the BOS token");
   table.flag("no-space-prefix", &arguments.no_space_prefix,

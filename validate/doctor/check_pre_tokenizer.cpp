@@ -47,8 +47,8 @@ void check_pre_tokenizer(Patient& patient) {
   FileFinding finding{
       .where = std::string(kKey),
       .why =
-          "text is split otherwise than in training: numbers, code and line breaks become "
-          "tokens that the model never saw there, and answers get worse",
+          "text is split differently than in training: numbers, code and line breaks become tokens "
+          "that the model never saw there, and answers get worse",
       .remedy = best != nullptr ? fmt::format("set {} to {}, with which the vocabulary agrees",
                                               kKey, quoted(best->rule->name))
                                 : "convert the model again with a converter that writes the key"};

@@ -54,8 +54,8 @@ class RopeCheck {
     const std::string where = key("rope.freq_base");
     const auto base = patient_.number(where);
     constexpr std::string_view kWhy =
-        "positions are turned otherwise than in training: longer texts lose their thread, wrong "
-        "bases give nonsense";
+        "positions are rotated differently than in training: longer outputs become incoherent, "
+        "wrong bases give nonsense";
     constexpr std::string_view kRemedy = "take rope_theta of the original config.json";
     if (base && !(*base >= 1000 && *base <= 1e10)) {
       return report(Severity::kError, where, fmt::format("found {}, need 1000 to 1e10", *base),
@@ -94,13 +94,14 @@ class RopeCheck {
     report(Severity::kError, where,
            fmt::format("found no scaling of RoPE, which every {} of a context of {} has",
                        architecture_.name, context_),
-           "positions beyond the first context are turned otherwise than in training",
+           "positions beyond the first context are rotated differently than in training",
            "take rope_scaling of the original config.json");
   }
 
   void check_factors() {
     constexpr std::string_view kWhy =
-        "slow pairs turn otherwise than in training: answers get worse with every thousand tokens";
+        "slow pairs are rotated differently than in training: answers get worse with every "
+        "thousand tokens";
     const double base = patient_.number(key("rope.freq_base")).value_or(0);
     const bool is_llama31 = architecture_.name == "llama" && base == 500000 &&
                             context_ > kLongContext && patient_.has_weights();
@@ -154,7 +155,7 @@ class RopeCheck {
       return;
     report(Severity::kWarning, local,
            fmt::format("found {}, need {}", *base, architecture_.window_rope_theta),
-           "layers with a window turn positions otherwise than in training",
+           "layers with a window rotate positions differently than in training",
            "leave the key out, or take rope_local_base_freq of the original config.json");
   }
 

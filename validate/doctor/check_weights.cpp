@@ -122,7 +122,7 @@ void judge(Patient& patient, const GgufTensor& tensor, const Scan& scan) {
   const auto where = std::string(tensor.name);
   const std::string_view type = block_traits(tensor.type).name;
   constexpr std::string_view kAgain =
-      "download or quantize the file again; metadata cannot mend it";
+      "download or quantize the file again; metadata cannot repair it";
   if (scan.nonfinite) {
     return patient.report({.where = where,
                            .what = fmt::format("found NaN or Inf in {} block {} of {}", type,

@@ -168,7 +168,7 @@ std::string doctor_text(const std::string& path, const Examination& examination)
                             examination.healthy() ? "nothing wrong" : "FAULTY",
                             count(Severity::kError), count(Severity::kWarning),
                             count(Severity::kNote),
-                            examination.written ? "; mended copy written" : "");
+                            examination.written ? "; repaired copy written" : "");
 }
 
 std::string doctor_json(const std::string& path, const Examination& examination) {

@@ -96,7 +96,7 @@ void add_embedding(JsonFields& fields, const ServedModel* served, RequestBody& b
   fields.integer("dimensions", &body.dimensions, 1,
                  served == nullptr ? std::numeric_limits<std::int32_t>::max()
                                    : static_cast<std::int64_t>(served->model->config().d_model),
-                 "Leading values that are wanted; the length is 1 without the others.");
+                 "Return this many leading values, normalized to length 1.");
 }
 
 /// Texts that are longer than the context are cut.
@@ -150,7 +150,7 @@ JsonFields embedding_fields(const ServedModel* served, RequestBody& body) {
 JsonFields ollama_embed_fields(const ServedModel* served, RequestBody& body) {
   JsonFields fields;
   add_embedding(fields, served, body, /*is_needed=*/false);
-  fields.flag("truncate", &body.truncate, "Cut a text that is longer than the context.");
+  fields.flag("truncate", &body.truncate, "Truncate a text that is longer than the context.");
   add_foreign_fields(fields, kOllamaEmbedBody);
   fields.tolerate(&body.chat.notes, effective_fields);
   return fields;

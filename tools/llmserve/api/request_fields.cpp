@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::int64_t kMostLogprobs = 20;
 constexpr std::int64_t kMostChoices = 128;
-constexpr std::string_view kSpecialText = "Spellings of special tokens in texts are those tokens.";
+constexpr std::string_view kSpecialText =
+    "Spellings of special tokens in the text become those tokens.";
 
 JsonSchema ids_schema(bool filled) {
   return array_of({{"type", "integer"}, {"minimum", 0}}, filled);
@@ -89,11 +90,11 @@ JsonFields completion_fields(const ServedModel* served, RequestBody& body) {
   fields.value("prompt", prompts_schema(), JsonFields::keep(&body.prompt))
       .needed(std::string(kPromptNeed));
   fields.text("suffix", &body.suffix,
-              "What stands after the text to be generated; needs a vocabulary with tokens for it.");
+              "The text after the one to be generated; needs a vocabulary with tokens for it.");
   fields.flag("echo", &body.echo, "The choice begins with the prompt.");
   fields.flag("parse_special", &body.parse_special, kSpecialText);
   fields.integer("logprobs", &body.options.logprobs, 0, kMostLogprobs,
-                 "Log probabilities, with so many most likely tokens.");
+                 "Log probabilities, with this many most likely tokens.");
   add_choices(fields, body);
   add_common(fields, served, body);
   finish(fields, body, kCompletionBody);
@@ -107,7 +108,8 @@ static void add_logprobs(JsonFields& fields, RequestBody& body) {
 
 JsonFields chat_fields(const ServedModel* served, RequestBody& body) {
   JsonFields fields;
-  add_chat(fields, body, "messages", messages_schema(), read_chat_messages, "What was said so far.")
+  add_chat(fields, body, "messages", messages_schema(), read_chat_messages,
+           "The conversation so far.")
       .needed("an array of messages");
   add_calls(fields, body, /*is_flat=*/false);
   add_thoughts(fields, body);
@@ -115,9 +117,9 @@ JsonFields chat_fields(const ServedModel* served, RequestBody& body) {
   add_most_tokens(fields, "max_completion_tokens", &body.max_completion_tokens,
                   "As max_tokens; the smaller one counts.");
   fields.flag("continue_final_message", &body.continue_final,
-              "The last message is the assistant's; the answer is how it goes on.");
+              "The last message is the assistant's, and the answer continues it.");
   fields.flag("add_generation_prompt", &body.add_generation_prompt,
-              "False with continue_final_message alone.");
+              "False only with continue_final_message.");
   add_choices(fields, body);
   add_common(fields, served, body);
   finish(fields, body, kChatBody);
@@ -134,7 +136,7 @@ JsonFields responses_fields(const ServedModel*, RequestBody& body) {
   fields.text("instructions", &body.instructions, "The system message.");
   add_calls(fields, body, /*is_flat=*/true);
   add_thoughts(fields, body);
-  add_most_tokens(fields, "max_output_tokens", &body.max_tokens, "Cut to what fits.");
+  add_most_tokens(fields, "max_output_tokens", &body.max_tokens, "Reduced to what fits.");
   add_model(fields);
   add_sampling(fields, body);
   fields.flag("stream", &body.stream, "Send server-sent events.");
@@ -146,8 +148,9 @@ JsonFields responses_fields(const ServedModel*, RequestBody& body) {
 
 /// What /v1/messages and its count have in common.
 static void add_anthropic(JsonFields& fields, RequestBody& body) {
-  add_chat(fields, body, "messages", array_of({{"type", "object"}}, true), read_anthropic_messages,
-           "What was said so far; where the last is the assistant's, the answer goes on with it.")
+  add_chat(
+      fields, body, "messages", array_of({{"type", "object"}}, true), read_anthropic_messages,
+      "The conversation so far; if the last message is the assistant's, the answer continues it.")
       .needed("an array of messages");
   add_chat(fields, body, "system",
            {{"oneOf", JsonSchema::array({{{"type", "string"}}, array_of({{"type", "object"}})})}},
@@ -162,7 +165,7 @@ static void add_anthropic(JsonFields& fields, RequestBody& body) {
 JsonFields messages_fields(const ServedModel*, RequestBody& body) {
   JsonFields fields;
   add_anthropic(fields, body);
-  add_most_tokens(fields, "max_tokens", &body.max_tokens, "Cut to what fits.");
+  add_most_tokens(fields, "max_tokens", &body.max_tokens, "Reduced to what fits.");
   add_sampling(fields, body);
   add_stop_sequences(fields, body);
   JsonFields::Field& config = add_nested_format(fields, "output_config", body.structure);
@@ -203,14 +206,14 @@ static void add_ollama(JsonFields& fields, RequestBody& body) {
   fields.object("options", ollama_options(body), "Sampling.");
   add_ollama_format(fields, body.structure);
   add_thoughts(fields, body);
-  fields.flag("stream", &body.stream, "Lines of JSON; true unless it is said.");
+  fields.flag("stream", &body.stream, "Lines of JSON; the default is true.");
   add_logprobs(fields, body);
 }
 
 JsonFields ollama_chat_fields(const ServedModel*, RequestBody& body) {
   JsonFields fields;
   add_chat(fields, body, "messages", array_of({{"type", "object"}}), read_ollama_messages,
-           "What was said so far; none loads the model.");
+           "The conversation so far; an empty one loads the model.");
   add_tools(fields, body, /*is_flat=*/false);
   add_ollama(fields, body);
   finish(fields, body, kOllamaChatBody);
@@ -219,10 +222,10 @@ JsonFields ollama_chat_fields(const ServedModel*, RequestBody& body) {
 
 JsonFields ollama_text_fields(const ServedModel*, RequestBody& body) {
   JsonFields fields;
-  fields.text("prompt", &body.more, "What the user says; none loads the model.");
+  fields.text("prompt", &body.more, "The user's message; an empty one loads the model.");
   fields.text("system", &body.instructions, "The system message.");
   fields.flag("raw", &body.is_raw, "The prompt is continued, without a chat template.");
-  fields.text("suffix", &body.suffix, "What stands after the text to be generated.");
+  fields.text("suffix", &body.suffix, "The text after the one to be generated.");
   add_ollama(fields, body);
   finish(fields, body, kOllamaTextBody);
   return fields;
@@ -232,7 +235,7 @@ JsonFields infill_fields(const ServedModel* served, RequestBody& body) {
   JsonFields fields;
   fields.text("input_prefix", &body.gap.before);
   fields.text("input_suffix", &body.gap.after);
-  fields.text("prompt", &body.more, "Stands after input_prefix.");
+  fields.text("prompt", &body.more, "The text after input_prefix.");
   fields.flag("parse_special", &body.gap.parse_special, kSpecialText);
   const auto file = std::make_shared<Gap::File>();
   JsonFields of_file;

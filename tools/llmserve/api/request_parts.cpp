@@ -100,7 +100,7 @@ void add_stops_as(JsonFields& fields, RequestBody& body, std::string name, JsonS
       [&body](const OrderedJson& value, const std::string& path) {
         return read_stops(value, path, body.options.stop);
       },
-      "The text ends before the first of them.");
+      "The output ends before the first of them.");
 }
 
 /// -1 is off as well: transformers' and vLLM's word for it.
@@ -129,7 +129,7 @@ void add_biases(JsonFields& fields, const ServedModel* served, RequestBody& body
       [served, &body](const OrderedJson& value, const std::string& path) {
         return read_logit_bias(value, path, served->tokenizer(), body.options);
       },
-      "Token ids with what is added to their logits before everything else.");
+      "Token ids with numbers that are added to their logits before everything else.");
 }
 
 }  // namespace
@@ -223,7 +223,8 @@ void add_sampling(JsonFields& fields, RequestBody& body) {
     });
   }
   fields.integer("seed", &body.seed, -1, std::numeric_limits<std::int64_t>::max(), kSeedText);
-  fields.flag("ignore_eos", &body.options.ignore_eos, "never draw the tokens that end a text");
+  fields.flag("ignore_eos", &body.options.ignore_eos,
+              "never sample the tokens that end the output");
 }
 
 void add_stops(JsonFields& fields, RequestBody& body) {
@@ -244,7 +245,7 @@ void add_common(JsonFields& fields, const ServedModel* served, RequestBody& body
   add_biases(fields, served, body);
   add_structure(fields, body.structure);
   add_most_tokens(fields, "max_tokens", &body.max_tokens,
-                  "Most tokens of each choice; cut to what fits.");
+                  "Most tokens of each choice; reduced to what fits.");
   fields.flag("stream", &body.stream, "Send server-sent events.");
   JsonFields options;
   options.flag("include_usage", &body.include_usage);
@@ -258,7 +259,7 @@ void add_common(JsonFields& fields, const ServedModel* served, RequestBody& body
       });
   fields.flag("timings_per_token", &body.timings, "The answer has llama-server's timings.");
   fields.flag("logits_hash", &body.logits_hash,
-              "Ask for the header x-logits-sha256; not with stream.");
+              "Adds the header x-logits-sha256; not with stream.");
 }
 
 }  // namespace llm

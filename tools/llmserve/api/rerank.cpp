@@ -119,7 +119,7 @@ std::vector<ChatPart> question(const RequestBody& body, const std::string& docum
 JsonFields rerank_fields(const ServedModel*, RequestBody& body) {
   JsonFields fields;
   add_model(fields);
-  fields.text("query", &body.query, "What the documents are to answer.").needed("a text");
+  fields.text("query", &body.query, "The query that the documents may answer.").needed("a text");
   fields.value(
       "documents", array_of({{"type", {"string", "object"}}}, true),
       [&body](const OrderedJson& value, const std::string& path) {
@@ -127,10 +127,9 @@ JsonFields rerank_fields(const ServedModel*, RequestBody& body) {
       },
       "Texts, or objects with a text.");
   fields.spelling("texts", "documents");
-  fields.integer("top_n", &body.top_n, 1, INT32_MAX, "So many of the first ones alone.");
-  fields.flag("return_documents", &body.returns_documents, "The results have the texts.");
-  fields.text("instruction", &body.instructions,
-              "Of rerankers that take one: what is searched for.");
+  fields.integer("top_n", &body.top_n, 1, INT32_MAX, "Return only this many of the best ones.");
+  fields.flag("return_documents", &body.returns_documents, "The results include the texts.");
+  fields.text("instruction", &body.instructions, "For rerankers that use one: the task.");
   fields.spelling("instruct", "instruction");
   add_foreign_fields(fields, kRerankBody);
   fields.tolerate(&body.chat.notes, effective_fields);

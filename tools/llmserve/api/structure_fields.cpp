@@ -89,7 +89,7 @@ void add_structure(JsonFields& fields, std::vector<StructureField>& wanted) {
       [&wanted](const OrderedJson& value, const std::string& path) {
         return read_format(value, path, wanted);
       },
-      "What the text is: a JSON object, or a document of a schema; enforced, on one line.");
+      "Form of the output: a JSON object, or a document of a schema; enforced, on one line.");
   fields.value(
       "json_schema", {{"type", "object"}},
       [&wanted](const OrderedJson& value, const std::string& path) -> Status {
@@ -97,11 +97,11 @@ void add_structure(JsonFields& fields, std::vector<StructureField>& wanted) {
         if (!value.empty()) wanted.push_back({path, {GrammarKind::kJsonSchema, json_text(value)}});
         return Ok{};
       },
-      "The text is a document of this schema: response_format's in another place.");
+      "The output is a document of this schema, the same as in response_format.");
   fields.value("grammar", {{"type", "string"}}, keep_text(GrammarKind::kEbnf, wanted),
-               "The text is what the rule root of this grammar in EBNF gives.");
+               "The output matches the rule root of this EBNF grammar.");
   fields.value("regex", {{"type", "string"}}, keep_text(GrammarKind::kRegex, wanted),
-               "The text is what this regular expression matches as a whole.");
+               "The whole output matches this regular expression.");
 }
 
 JsonFields::Field& add_nested_format(JsonFields& fields, std::string name,
@@ -114,7 +114,7 @@ JsonFields::Field& add_nested_format(JsonFields& fields, std::string name,
         const OrderedJson format = value.value("format", OrderedJson());
         return format.is_null() ? Status(Ok{}) : read_flat_format(format, path + ".format", wanted);
       },
-      "What the text is: its format has a type and a schema beside it.");
+      "Form of the output: its format has a type and a schema.");
 }
 
 JsonFields::Field& add_ollama_format(JsonFields& fields, std::vector<StructureField>& wanted) {
@@ -130,7 +130,7 @@ JsonFields::Field& add_ollama_format(JsonFields& fields, std::vector<StructureFi
                            is_any ? "" : json_text(value)}});
         return Ok{};
       },
-      "What the text is: a JSON object, or a document of a schema; enforced.");
+      "Form of the output: a JSON object, or a document of a schema; enforced.");
 }
 
 Result<std::shared_ptr<const Grammar>> compile_structure(const std::vector<StructureField>& wanted,

@@ -150,7 +150,7 @@ Status parse_dictionary(LiteralReader text, std::string_view member, NpyHeader& 
     std::string_view key;
     if (!comma || !text.string(key) || !text.accept(":")) return bad();
     if (std::ranges::find(seen, key) != seen.end())
-      return bad_member(member, "header", fmt::format("key '{}' stands twice", key));
+      return bad_member(member, "header", fmt::format("duplicate key '{}'", key));
     seen.push_back(key);
     LLM_RETURN_IF_ERROR(parse_entry(text, key, member, out));
     comma = text.accept(",");

@@ -229,8 +229,7 @@ Status check_disjoint(const std::vector<ZipEntry>& entries) {
   std::ranges::sort(order, {}, [&](std::size_t i) { return std::string_view(entries[i].name); });
   for (std::size_t i = 1; i < order.size(); ++i) {
     if (entries[order[i - 1]].name == entries[order[i]].name) {
-      return malformed(entries[order[i]].name, "duplicate member: the name stands twice",
-                       entries[order[i]].local_offset);
+      return malformed(entries[order[i]].name, "duplicate member", entries[order[i]].local_offset);
     }
   }
   return Ok{};
