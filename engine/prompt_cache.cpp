@@ -74,6 +74,8 @@ Status PromptCache::write(const std::string& path, Sequence& sequence, std::size
                           const CacheIdentity& identity, std::string_view note, bool with_values,
                           FileLock* held) {
   LLM_CHECK(n_tokens <= sequence.position());
+  // The file has no place for states: without them keys and values are of no use.
+  with_values = with_values && !sequence.executor().pool().groups().has_states();
   const std::size_t stored = with_values ? n_tokens : 0;
   if (with_values) {
     sequence.truncate(n_tokens);

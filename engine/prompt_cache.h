@@ -37,7 +37,7 @@ class PromptCache {
   /// them look at, in one step. With them, the sequence is cut to those tokens, and what windows
   /// reach into there is computed again where it was given back.
   /// @param note  any text, given back by note()
-  /// @param with_values  false: the tokens alone
+  /// @param with_values  false: the tokens alone, as in any case where layers have states
   /// @param held  the caller's lock of the file (AtomicFile::create())
   /// Errors: kIo; with values those of Sequence::evaluate(). Cost: memory for 256 rows of keys and
   /// values.
