@@ -1,9 +1,13 @@
 #include "tests/engine/naive_sampler.h"
 
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
 #include "base/float_environment.h"
 #include "quant/contract/arithmetic.h"
 #include "quant/contract/f64_functions.h"
-#include "tests/support/test.h"
 
 namespace llm {
 namespace {

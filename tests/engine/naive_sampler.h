@@ -1,7 +1,11 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
 #include "engine/sampler/sampler.h"
-#include "tests/support/test.h"
 
 namespace llm {
 

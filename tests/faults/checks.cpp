@@ -8,17 +8,18 @@
 #include <iterator>
 #include <random>
 
+#include "tests/engine/sampler_cases.h"
 #include "validate/reference/dump/dump.h"
 #include "validate/reference/gates/layer_check.h"
 #include "validate/self/definition_check.h"
 #include "validate/self/kernel_check.h"
 #include "validate/self/matrix_verdict.h"
 #include "validate/self/mode_check.h"
-#include "validate/self/sampler_check.h"
+#include "validate/self/sequence_check.h"
 #include "validate/self/share_check.h"
-#include "validate/self/text_checks.h"
 #include "validate/self/tokenizer_check.h"
 #include "validate/text/equivalence/cases.h"
+#include "validate/text/equivalence/every_proposer.h"
 #include "validate/text/stages/stages.h"
 
 namespace llm::faults {
@@ -129,14 +130,6 @@ Result<PartOutcome> paths_briefly(const ModePlan& plan) {
   return check_other_cache(plan, drawn_tokens(*plan.base, affordable(*plan.base, 31)));
 }
 
-Complaints with_cache(const Bench& bench) {
-  cut_model(*bench.model, 2, kVocab);
-  const CacheCheckOptions options{.prompts = {{8, 4}}, .n_tokens = 12, .progress = {}};
-  auto outcome = check_cached_generation(bench.model, KvType::kF16, options);
-  if (!outcome.ok()) return complaints_of(Results(std::move(outcome).error()));
-  return complaints_of(one(std::move(outcome->check)));
-}
-
 // ---- against f64
 
 Complaints layers_of(const Bench& bench, Compute compute, KvType kv) {
@@ -193,14 +186,22 @@ Complaints stages(const Bench& bench) {
 
 // ---- text
 
-/// The first frozen text, of the model whose name it has.
-Complaints equivalence(const Bench& bench) {
+std::string frozen_texts(const Bench& bench) {
   const std::string name = std::filesystem::path(bench.path).stem().string() + ".json";
-  std::ifstream file(std::string(LLM_SOURCE_DIR "/validate/text/equivalence/") + name);
-  if (!file) return {};
+  return LLM_SOURCE_DIR "/validate/text/equivalence/" + name;
+}
+
+const EquivalenceCase& case_named(std::string_view name) {
+  return *std::ranges::find(equivalence_cases(), name, &EquivalenceCase::name);
+}
+
+/// A text against the frozen one.
+template <const char* kName>
+Complaints frozen_text(const Bench& bench) {
+  std::ifstream file(frozen_texts(bench));
   const std::string json{std::istreambuf_iterator<char>(file), {}};
   const auto frozen = parse_frozen(json);
-  const EquivalenceCase& which = equivalence_cases().front();
+  const EquivalenceCase& which = case_named(kName);
   const auto text = run_case(bench.model, which);
   if (!frozen.ok() || !text.ok())
     return {"error: " + (frozen.ok() ? text.error() : frozen.error()).to_string()};
@@ -211,10 +212,36 @@ Complaints equivalence(const Bench& bench) {
                        : Complaints{fmt::format("frozen: {}: {}", which.name, words)};
 }
 
+/// A text with proposals against the same without.
+Complaints proposals(const Bench& bench) {
+  cut_model(*bench.model, 2, bench.model->config().n_vocab);
+  const EquivalenceCase& which = case_named("sampled, repeat penalty");
+  Complaints out;
+  CaseText plain;
+  const Status ran =
+      with_every_proposer(bench.model, which.kv, which.context,
+                          [&](Speculation* speculation, std::string_view name) -> Status {
+                            LLM_TRY(CaseText text, run_case(bench.model, which, speculation));
+                            if (speculation == nullptr) {
+                              plain = std::move(text);
+                              return Ok{};
+                            }
+                            const std::string words = text_difference(
+                                text, plain, [](TokenId id) { return std::to_string(id); });
+                            if (!words.empty())
+                              out.push_back(fmt::format("proposals: {}: {}", name, words));
+                            return Ok{};
+                          });
+  if (!ran.ok()) out.push_back("error: " + ran.error().to_string());
+  return out;
+}
+
 struct Check {
   std::string_view name;
   Complaints (*run)(const Bench& bench);
 };
+constexpr char kGreedy[] = "greedy, int8, f16 cache";
+constexpr char kShift[] = "context shift";
 constexpr Compute kI8 = Compute::kInt8;
 constexpr Compute kFloat = Compute::kF32;
 constexpr Check kChecks[] = {
@@ -247,30 +274,19 @@ constexpr Check kChecks[] = {
        cut_model(*bench.model, 2, kVocab);
        return complaints_of(check_sequences(bench.model, KvType::kF16, {}));
      }},
-    {"cache", with_cache},
     {"layers", layers},
     {"layers-q8", [](const Bench& bench) { return layers_of(bench, kI8, KvType::kQ8); }},
     {"stages", stages},
-    {"equivalence", equivalence},
+    {"equivalence", frozen_text<kGreedy>},
+    {"shift", frozen_text<kShift>},
     {"tokenizer",
      [](const Bench& bench) {
        const Tokenizer& t = bench.model->tokenizer();
        return complaints_of(
            Results(check_tokenizer(t.spec(), tokenizer_functions(t), {.n_texts = 300})));
      }},
-    {"sampler", [](const Bench&) { return complaints_of(Results(check_sampler_rows({}))); }},
-    {"shift",
-     [](const Bench& bench) {
-       cut_model(*bench.model, 1, bench.model->config().n_vocab);
-       const ShiftCheckOptions options{.contexts = {24}, .without_bos = false, .open = {}};
-       return complaints_of(check_context_shift(bench.model, KvType::kF16, options));
-     }},
-    {"speculation",
-     [](const Bench& bench) {
-       cut_model(*bench.model, 2, bench.model->config().n_vocab);
-       const auto prompt = drawn_tokens(*bench.model, 9);
-       return complaints_of(check_speculation(bench.model, KvType::kF16, prompt, {.n_tokens = 24}));
-     }},
+    {"sampler", [](const Bench&) { return sampler_differences(); }},
+    {"speculation", proposals},
 };
 
 }  // namespace
@@ -280,8 +296,10 @@ std::vector<std::string_view> check_names() {
   for (const Check& check : kChecks) names.push_back(check.name);
   return names;
 }
-bool needs_reference(std::string_view name) {
-  return name.starts_with("layers") || name == "stages";
+bool has_reference(std::string_view name, const Bench& bench) {
+  if (name.starts_with("layers") || name == "stages") return !bench.reference.empty();
+  if (name == "equivalence" || name == "shift") return std::filesystem::exists(frozen_texts(bench));
+  return true;
 }
 
 Complaints run_check(std::string_view name, const Bench& bench) {

@@ -31,8 +31,8 @@ using Complaints = std::vector<std::string>;
 /// loaded anew, and an error of that is a complaint. @pre check_names() has it
 Complaints run_check(std::string_view name, const Bench& bench);
 std::vector<std::string_view> check_names();
-/// Whether the check wants bench.reference.
-bool needs_reference(std::string_view name);
+/// Whether what the check compares with is there: bench.reference, or frozen texts of the model.
+bool has_reference(std::string_view name, const Bench& bench);
 
 /// Faults of a loaded model: tensors exchanged, rows in another order, other hyper-parameters.
 void change_model(const Model& model);

@@ -114,7 +114,7 @@ std::vector<Row> benign(const Bench& bench, bool is_first) {
   std::vector<Row> rows;
   const auto add = [&](const std::string& how, std::string_view check,
                        std::string_view needs = "") {
-    if (bench.reference.empty() && needs_reference(check)) return;
+    if (!has_reference(check, bench)) return;
     if (!is_first && needs_no_model(check)) return;
     rows.push_back({"none:" + how, '-', std::string(check), "", std::string(needs), ""});
   };

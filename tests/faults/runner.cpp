@@ -153,8 +153,7 @@ std::vector<Judgement> judge(const Bench& bench, const std::vector<Row>& rows, i
     while (next < rows.size() && running.size() < static_cast<std::size_t>(jobs)) {
       const Row& row = rows[next++];
       std::vector<std::string> checks = words_of(row.checks);
-      if (bench.reference.empty())
-        std::erase_if(checks, [](const auto& c) { return needs_reference(c); });
+      std::erase_if(checks, [&](const auto& c) { return !has_reference(c, bench); });
       judged[next - 1].row = &row;
       if (checks.empty()) continue;
       running.push_back({.row = &row, .checks = std::move(checks), .job = {}});

@@ -13,9 +13,8 @@
 #include "validate/self/kernel_check.h"
 #include "validate/self/matrix_verdict.h"
 #include "validate/self/mode_check.h"
-#include "validate/self/sampler_check.h"
+#include "validate/self/sequence_check.h"
 #include "validate/self/share_check.h"
-#include "validate/self/text_checks.h"
 #include "validate/self/tokenizer_check.h"
 
 namespace llm {
@@ -36,16 +35,12 @@ struct Shares {
   std::size_t far;
   std::size_t waits;
   std::size_t sequences;
-  std::size_t text;
 };
-constexpr Shares kInt8Shares = {80, 100, 25, 60, 30};
-constexpr Shares kF32Shares = {150, 200, 80, 60, 0};
+constexpr Shares kInt8Shares = {100, 120, 25, 60};
+constexpr Shares kF32Shares = {175, 200, 80, 60};
 constexpr std::size_t kKernelsShare = 50;
 constexpr std::size_t kMatricesShare = 90;
 constexpr std::size_t kCacheShare = 10;
-constexpr std::size_t kTextShare = 35;
-/// Tokens before a text with proposals.
-constexpr std::size_t kProposalPrompt = 9;
 
 class SelfCheck {
  public:
@@ -81,8 +76,7 @@ class SelfCheck {
         [&] { return other_cache(plan(Compute::kInt8, KvType::kF32)); },
         [&] { return other_cache(plan(Compute::kF32, KvType::kF16)); },
         [&] { return coded_cache(plan(Compute::kInt8, KvType::kQ8)); },
-        [&] { return other_cache(plan(Compute::kF32, KvType::kQ8)); },
-        [&] { return generated_text(); }};
+        [&] { return other_cache(plan(Compute::kF32, KvType::kQ8)); }};
     for (const auto& part : parts) {
       LLM_RETURN_IF_ERROR(part());
       if (!options_.fail_fast || std::ranges::all_of(out_.results, &CheckResult::passed)) continue;
@@ -196,28 +190,12 @@ class SelfCheck {
     LLM_TRY(auto waits, check_waits(plan));
     add(std::move(waits));
     if (!anchored || !far_anchored) {
-      out_.not_covered.push_back(plan.name +
-                                 ": many sequences at once, generated text: prefill is wrong");
+      out_.not_covered.push_back(plan.name + ": many sequences at once: prefill is wrong");
       return Ok{};
     }
     LLM_TRY(const ModelPointer model, plan.model(plan.threads));
     begin(plan.name + ", many sequences", shares.sequences);
-    LLM_RETURN_IF_ERROR(sequences(plan, model));
-    begin(plan.name + ", with and without a cache", shares.text);
-    return plan.compute == Compute::kInt8 ? generation(plan, model) : Ok{};
-  }
-
-  /// What makes text of logits: the sampler, the context shift and proposals.
-  Status generated_text() {
-    begin("generated text", kTextShare);
-    LLM_RETURN_IF_ERROR(add("", check_sampler(base_)));
-    ShiftCheckOptions options;
-    if (!small_) options = {.contexts = {16}, .without_bos = false, .open = {}};
-    LLM_RETURN_IF_ERROR(add("", check_context_shift(base_, KvType::kF16, options)));
-    LLM_TRY(const auto prompt, text(kProposalPrompt));
-    SpeculationCheckOptions proposals;
-    if (!small_) proposals = {.n_tokens = 16, .every_way = false};
-    return add("", check_speculation(base_, KvType::kF16, prompt, proposals));
+    return sequences(plan, model);
   }
 
   Status sequences(const ModePlan& plan, const ModelPointer& model) {
@@ -234,21 +212,6 @@ class SelfCheck {
     }
     return add(plan.title(model->isa(), ""),
                check_sequences(model->first_layers(n_layers), plan.kv, options));
-  }
-
-  Status generation(const ModePlan& plan, const ModelPointer& model) {
-    CacheCheckOptions options;
-    options.progress = progress_;
-    if (!small_) {
-      options.prompts = {{16, 2}};
-      options.n_tokens = 12;
-    }
-    return add(plan.title(model->isa(), "with and without a cache, "),
-               one(check_cached_generation(model, plan.kv, options)));
-  }
-  static Result<std::vector<CheckResult>> one(Result<CacheOutcome> outcome) {
-    if (!outcome.ok()) return std::move(outcome).error();
-    return std::vector<CheckResult>{std::move(outcome->check)};
   }
 
   Status other_cache(const ModePlan& plan) {

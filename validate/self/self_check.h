@@ -35,9 +35,8 @@ struct SelfCheckOutcome {
 /// tokens, teams (matrix_verdict.h). Then the paths, bit for bit, int8 with f16 keys and values,
 /// then f32 with f32: a text in every way the contract calls equal (mode_check.h), long texts
 /// (mode_check.h), teams that sleep at random around their barriers (mode_check.h), many sequences
-/// at once (text_checks.h), greedy text with the cache and with everything recomputed
-/// (text_checks.h); few tokens with the other type of cache each; last, what makes text of logits:
-/// the sampler (sampler_check.h) and the context shift (text_checks.h) against their definitions.
+/// at once (sequence_check.h); few tokens with the other type of cache each. What makes text of
+/// logits depends on no file: `--equivalence` and the tests have it.
 ///
 /// A difference is a failed check that names the path and the first difference, never an Error; so
 /// are NaN and infinite logits. Where prefill itself is wrong, one check says so and names the

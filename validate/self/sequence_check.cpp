@@ -1,3 +1,5 @@
+#include "validate/self/sequence_check.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -6,7 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "validate/self/text_checks.h"
 #include "validate/self/text_path.h"
 
 namespace llm {

@@ -185,7 +185,7 @@ TEST_CASE("the self check lists what it did not cover, and tells how far it is",
   };
   const auto outcome = require_ok(
       self_check(directory.write("m.gguf", TinyGguf::llama({.n_layers = 2}).bytes()), options));
-  CHECK(stages.size() == 17);  // five for each mode, four other caches, and three
+  CHECK(stages.size() == 14);  // four for each mode, four other caches, and two
   CHECK(std::ranges::is_sorted(shares));
   CHECK(shares.back() >= 900);
   CHECK(shares.back() <= 1000);

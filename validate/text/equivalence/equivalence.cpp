@@ -10,7 +10,8 @@
 #include "base/shown_text.h"
 #include "quant/kernels/kernel_table.h"
 #include "validate/self/mode_check.h"
-#include "validate/self/text_checks.h"
+#include "validate/text/equivalence/cached_generation.h"
+#include "validate/text/equivalence/every_proposer.h"
 
 namespace llm {
 namespace {

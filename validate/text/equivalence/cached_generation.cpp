@@ -1,3 +1,5 @@
+#include "validate/text/equivalence/cached_generation.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -6,7 +8,6 @@
 #include <string>
 
 #include "validate/reference/diff/likelihood.h"
-#include "validate/self/text_checks.h"
 #include "validate/self/text_path.h"
 
 namespace llm {
