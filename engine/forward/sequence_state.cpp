@@ -145,6 +145,7 @@ std::size_t SequenceState::truncate(std::size_t n_positions) {
 }
 
 std::size_t SequenceState::adopt(std::span<const TokenId> tokens, std::size_t n_stored) {
+  if (tokens.size() <= n_stored) return n_stored;
   const KvGroups& groups = pool_->groups();
   const std::size_t n_own = prefixes_.size();
   std::vector<Prefix> prefixes = prefixes_;
@@ -296,16 +297,6 @@ void SequenceState::load_raw(std::size_t layer, std::size_t position, std::span<
   for (std::size_t head = 0; head < pool_->n_heads(layer); ++head) {
     row(layer, head, position)
         .load_raw(key.subspan(head * size, size), value.subspan(head * size, size));
-  }
-}
-
-void SequenceState::store_raw(std::size_t layer, std::size_t position,
-                              std::span<const std::byte> key, std::span<const std::byte> value) {
-  const std::size_t size = pool_->layout(layer).row_bytes();
-  LLM_CHECK(key.size() == value.size() && key.size() == pool_->n_heads(layer) * size);
-  for (std::size_t head = 0; head < pool_->n_heads(layer); ++head) {
-    row(layer, head, position)
-        .store_raw(key.subspan(head * size, size), value.subspan(head * size, size));
   }
 }
 

@@ -78,12 +78,10 @@ class SequenceState {
              std::span<const float> key, std::span<const float> value,
              const KvRounding& rounding = KvRounding::kDefinition);
 
-  /// K and V of one position of a layer as they are stored, for files: head by head
-  /// KvLayout::row_bytes(). @pre as row()
+  /// K and V of one position of a layer as they are stored, head by head KvLayout::row_bytes().
+  /// @pre as row()
   void load_raw(std::size_t layer, std::size_t position, std::span<std::byte> key,
                 std::span<std::byte> value) const;
-  void store_raw(std::size_t layer, std::size_t position, std::span<const std::byte> key,
-                 std::span<const std::byte> value);
 
   /// The state of a layer, of one position for all of it. Zeros before the first.
   /// @pre LayerMemory::is_state(), and positions were reserved

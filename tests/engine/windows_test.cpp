@@ -247,7 +247,8 @@ TEST_CASE("windows: texts at once, preempted, sharing prefixes, are those alone"
       for (std::size_t i = 0; i < prompts.size(); ++i)
         REQUIRE(scheduler.submit(i, prompts[i].size(), n_new) == Admission::kAccepted);
       const auto stored = [&](RequestId id, std::size_t n_stored) {
-        return runner.adopt(id, n_stored, std::span(tokens[id]).first(tokens[id].size() - 1));
+        return runner.adopt(id, n_stored, std::span(tokens[id]).first(tokens[id].size() - 1))
+            .n_stored;
       };
       const auto next = [&] { return share_prefix ? scheduler.next(stored) : scheduler.next(); };
       for (Step step = next(); !step.parts.empty(); step = next()) {

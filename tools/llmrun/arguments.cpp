@@ -122,10 +122,14 @@ void add_engine_options(OptionTable& table, RunArguments& a) {
                static_cast<std::int64_t>(SpeculationPolicy::kMost), "tokens to guess each time")
       .shown_default("as many as pay");
   table.flag("no-cache", &a.no_cache, "recompute every position for each token (slow, same text)");
-  table.file("cache-save", "FILE", &a.cache_save,
-             "write the prompt's tokens with their keys and values");
-  table.file("cache-load", "FILE", &a.cache_load,
-             "do not compute what FILE has: the beginning of the prompt");
+  table
+      .file(
+          "cache-dir", "DIR", &a.cache_dir,
+          "keep keys and values in DIR, and do not compute what DIR has of a text's beginning; any "
+          "number of processes may share it")
+      .shown_default("none, and the session's file with .kv behind it for --session");
+  table.integer("cache-size", "GIB", &a.cache_size, 1, 1 << 20,
+                "most that --cache-dir holds; what was used the longest ago is deleted");
   table.file("packed-cache", "DIR", &a.packed_cache,
              "keep the packed weights in DIR and map them from there: a later start is faster, and "
              "processes share them");
@@ -169,9 +173,6 @@ Status check_chat_combinations(const RunArguments& a) {
         "-i", "found with --jsonl, --logits-hash, --receipt or --dump-layers, need one text",
         "use --chat with -p for one answer");
   }
-  if (a.interactive && (!a.cache_load.empty() || !a.cache_save.empty()))
-    return usage_error("-i", "found with --cache-load or --cache-save, need one text",
-                       "use --session");
   if (!a.session.empty() && !a.interactive)
     return usage_error("--session", "found without -i, need a chat");
   if (!a.session.empty() && a.no_cache)
@@ -192,18 +193,10 @@ Status check_combinations(const RunArguments& a) {
     return usage_error("--dump-layers",
                        "found with --context-shift or --no-cache, need each position once");
   }
-  const bool caches = !a.cache_load.empty() || !a.cache_save.empty();
-  if (caches && (a.context_shift || a.no_cache)) {
-    return usage_error(
-        a.cache_load.empty() ? "--cache-save" : "--cache-load",
-        "found with --context-shift or --no-cache, need the prompt as it is in a cache");
-  }
+  if (!a.cache_dir.empty() && a.no_cache)
+    return usage_error("--cache-dir", "found with --no-cache, need keys and values");
   if (a.receipt_rows && a.receipt.empty())
     return usage_error("--receipt-rows", "found without --receipt, need a file");
-  if (!a.cache_load.empty() && (!a.receipt.empty() || !a.dump_layers.empty())) {
-    return usage_error("--cache-load",
-                       "found with --receipt or --dump-layers, which need every position");
-  }
   return Ok{};
 }
 
