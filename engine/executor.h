@@ -183,6 +183,10 @@ class Sequence final : public Session {
   /// end, if that is behind it, and nothing before is evaluated any more. With share_prefix only.
   /// @param tokens  those of the sequence, and more to come. @return position()
   std::size_t adopt(std::span<const TokenId> tokens);
+  /// What of `tokens` behind position() was stored once and is computed again. @pre adopt(tokens)
+  SequenceState::Lost lost(std::span<const TokenId> tokens) const {
+    return cache_.lost(tokens, n_stored_);
+  }
 
   /// Lets others find what is stored, also on disk; with share_prefix only. Its end does it, too.
   void publish(SequenceState::Publish what = SequenceState::Publish::kAll);

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "engine/forward/kv_pool.h"
@@ -62,6 +65,18 @@ class SequenceState {
   /// @param tokens  this sequence is a prefix of them, of which n_stored are stored
   /// @return that position, or n_stored
   std::size_t adopt(std::span<const TokenId> tokens, std::size_t n_stored);
+
+  /// Why what was stored once has to be computed again: pages were evicted, also if only those that
+  /// a window reaches into; or no state is kept of a position.
+  enum class Gone : std::uint8_t { kEvicted, kWindow, kState };
+  static constexpr std::array<std::string_view, 3> kGoneNames = {"evicted", "window", "state"};
+  struct Lost {
+    std::size_t n_tokens = 0;
+    Gone why = Gone::kEvicted;
+  };
+  /// What whole pages of `tokens` were stored once and are not found now. @pre the first n_stored
+  /// are stored: adopt()'s result
+  Lost lost(std::span<const TokenId> tokens, std::size_t n_stored) const;
 
   enum class Publish : bool { kWholePages, kAll };
   /// Lets others adopt the whole pages of `tokens`, which are this sequence from position 0 on and

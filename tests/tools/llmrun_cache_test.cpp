@@ -31,8 +31,8 @@ TEST_CASE_METHOD(Llmrun, "a cache changes no bit and saves the work") {
   REQUIRE(expected.err.starts_with("logits-sha256: "));
   // The beginning, made before, as a server's operator would; then all of it.
   write("part", text.substr(0, 34 * 26 - 1));  // a space belongs to the next word
-  llmrun(fmt::format("{} -f part -n 0 --kv {} --compute {} -q --cache-dir cache", kFable, kv,
-                     compute))
+  llmrun(
+      fmt::format("{} -f part -n 0 --kv {} --compute {} -q --cache-dir cache", kFable, kv, compute))
       .must_end(0);
   for (const std::size_t n_left : {n_prompt / 2, std::size_t{1}}) {
     const Finished cached = llmrun(run + "--cache-dir cache -b 70").must_end(0);
