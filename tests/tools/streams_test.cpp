@@ -66,8 +66,8 @@ TEST_CASE("paths that cannot be written are told before the work", "[tools][stre
   refused(run + "--receipt out", 4, "Is a directory");
   refused(run + "--receipt tiny.gguf", 2, "--receipt: found a file that is read");
   refused(run + "--dump-layers tiny.gguf", 2, "--dump-layers: found a file that is read");
-  refused(run + "--cache-save tiny.gguf", 2, "--cache-save: found a file that is read");
-  refused(run + "--cache-save out/no/a", 4, missing);
+  refused(run + "--cache-dir tiny.gguf", 4, "tiny.gguf: cache directory: cannot create: ");
+  refused(run + "--cache-dir out/no/a", 4, missing);
   refused("llmrun tiny.gguf -i --session out/no/a", 4, missing);
   refused("llmcheck tiny.gguf --report out/no/a.html", 4, missing);
   refused("llmcheck tiny.gguf --report out/a.html --report out/no/a.json", 4, missing);
