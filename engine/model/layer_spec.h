@@ -15,8 +15,8 @@ struct AttentionSpec {
   std::size_t n_kv_heads = 0;  ///< attention.head_count_kv; divides n_heads
   std::size_t head_dim = 0;    ///< attention.key_length, default d_model / n_heads; even
   std::size_t rope = 0;        ///< index in HyperParameters::ropes
-  std::size_t window = 0;  ///< positions that one attends to, including itself; 0: all before it
-  float scale = 1;         ///< scores are multiplied by it
+  std::size_t window = 0;    ///< positions that one attends to, including itself; 0: all before it
+  float scale = 1;           ///< scores are multiplied by it
   bool output_gate = false;  ///< the output is multiplied by the sigmoid of a second projection
 
   std::size_t q_rows() const { return n_heads * head_dim; }
