@@ -9,5 +9,5 @@
 
 #include "engine/executor.h"
 #include "engine/model/model.h"
-#include "engine/prompt_cache.h"
 #include "engine/session.h"
+#include "engine/state_store.h"

@@ -355,19 +355,4 @@ void Sequence::truncate(std::size_t n_positions) {
   keep_stored(n_positions);
 }
 
-Status Sequence::restore(std::span<const TokenId> tokens,
-                         const std::function<void(SequenceState&)>& store) {
-  LLM_CHECK(position() == 0 && options_.use_cache);
-  LLM_RETURN_IF_ERROR(executor_->check({this, tokens, LogitRows::kNone}));
-  tokens_.assign(tokens.begin(), tokens.end());
-  if (!cache_.reserve(tokens.size(), tokens.size())) {
-    const Error error = executor_->out_of_pages(*this);
-    truncate(0);
-    return error;
-  }
-  store(cache_);
-  n_stored_ = tokens.size();
-  return Ok{};
-}
-
 }  // namespace llm

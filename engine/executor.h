@@ -183,11 +183,13 @@ class Sequence final : public Session {
   /// end, if that is behind it, and nothing before is evaluated any more. With share_prefix only.
   /// @param tokens  those of the sequence, and more to come. @return position()
   std::size_t adopt(std::span<const TokenId> tokens);
+  /// What of `tokens` behind position() was stored once and is computed again. @pre adopt(tokens)
+  SequenceState::Lost lost(std::span<const TokenId> tokens) const {
+    return cache_.lost(tokens, n_stored_);
+  }
 
-  /// Takes `tokens` as evaluated, with keys and values that are known: `store` stores those that
-  /// tokens to come look at, of whole pages. @pre position() == 0, and there is a cache. Errors: as
-  /// evaluate() for the tokens.
-  Status restore(std::span<const TokenId> tokens, const std::function<void(SequenceState&)>& store);
+  /// Lets others find what is stored, also on disk; with share_prefix only. Its end does it, too.
+  void publish(SequenceState::Publish what = SequenceState::Publish::kAll);
 
  private:
   friend class Executor;
@@ -198,8 +200,6 @@ class Sequence final : public Session {
     n_stored_ = cache_.truncate(std::min(n_stored_, n_positions));
     n_saved_ = std::min(n_saved_, n_stored_);
   }
-  /// Lets others find what is stored, also on disk.
-  void publish(SequenceState::Publish what);
   /// Moves n_stored_ to the end of what published pages hold of `tokens`, if that is behind it.
   /// @pre tokens has the stored ones
   void take_stored(std::span<const TokenId> tokens);

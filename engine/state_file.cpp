@@ -61,14 +61,9 @@ std::vector<std::byte> encoded(const StateHead& head) {
   return std::move(out.bytes_);
 }
 
-Result<StateHead> read_head(const MappedFile& file) {
-  const auto bytes_of = [&](std::size_t size) -> Result<std::vector<std::byte>> {
-    std::vector<std::byte> bytes(std::min(size, file.bytes().size()));
-    LLM_RETURN_IF_ERROR(file.read(file.bytes().first(bytes.size()), bytes));
-    return bytes;
-  };
-  LLM_TRY(const auto fixed, bytes_of(kFixedBytes));
-  ByteReader reader(fixed);
+/// A head without its tokens and sections, of which it has as many as it says.
+Result<StateHead> parse_sizes(std::span<const std::byte> bytes) {
+  ByteReader reader(bytes);
   const auto magic = reader.read_bytes(kMagic.size(), "magic");
   if (!reader.ok() || !std::ranges::equal(magic, std::as_bytes(std::span(kMagic))))
     return malformed("", "found no file of a cache of keys and values, need one");
@@ -77,36 +72,32 @@ Result<StateHead> read_head(const MappedFile& file) {
     return Error{ErrorCode::kUnsupported, "version",
                  fmt::format("found {}, need {}", version, kVersion)};
   const auto n_groups = reader.read<std::uint32_t>("groups");
-  const auto page = reader.read<std::uint32_t>("page");
-  const auto first = reader.read<std::uint32_t>("first");
+  StateHead head;
+  head.page = reader.read<std::uint32_t>("page");
+  head.first = reader.read<std::uint32_t>("first");
   const auto n_tokens = reader.read<std::uint32_t>("tokens");
   const auto parent = reader.read_bytes(sizeof(Prefix), "parent");
   if (!reader.ok()) return reader.error();
-  if (n_tokens > KvGroups::kPagePositions || first > n_tokens || n_groups > kMostGroups)
+  if (n_tokens > KvGroups::kPagePositions || head.first > n_tokens || n_groups > kMostGroups)
     return malformed("head",
                      fmt::format("found {} groups, positions {}..{}, need at most {}, {}", n_groups,
-                                 first, n_tokens, kMostGroups, KvGroups::kPagePositions));
-  StateHead head;
-  head.page = page;
-  head.first = first;
+                                 head.first, n_tokens, kMostGroups, KvGroups::kPagePositions));
+  std::memcpy(head.parent.data(), parent.data(), parent.size());
   head.tokens.resize(n_tokens);
   head.sections.resize(n_groups);
-  std::memcpy(head.parent.data(), parent.data(), parent.size());
-  LLM_TRY(const auto all, bytes_of(head_bytes(head)));
-  ByteReader rest(std::span<const std::byte>(all).subspan(std::min(kFixedBytes, all.size())));
-  const auto ids = rest.read_bytes(n_tokens * sizeof(TokenId), "tokens");
-  if (!ids.empty()) std::memcpy(head.tokens.data(), ids.data(), ids.size());
-  for (StateHead::Section& section : head.sections) {
-    section.n_bytes = rest.read<std::uint64_t>("section");
-    const auto hash = rest.read_bytes(sizeof(Sha256Digest), "section");
-    if (!hash.empty()) std::memcpy(section.sha256.data(), hash.data(), hash.size());
-  }
-  if (!rest.ok()) return rest.error();
-  if (encoded(head) != all) return malformed("SHA-256", "found a head that is not what it names");
-  if (head.file_bytes() != file.bytes().size())
-    return malformed("file size", fmt::format("found {} bytes, need {}", file.bytes().size(),
-                                              head.file_bytes()));
   return head;
+}
+
+Result<StateHead> read_head(const MappedFile& file) {
+  const auto bytes_of = [&](std::size_t size) -> Result<std::vector<std::byte>> {
+    std::vector<std::byte> bytes(std::min(size, file.bytes().size()));
+    LLM_RETURN_IF_ERROR(file.read(file.bytes().first(bytes.size()), bytes));
+    return bytes;
+  };
+  LLM_TRY(const auto fixed, bytes_of(kFixedBytes));
+  LLM_TRY(const StateHead sizes, parse_sizes(fixed));
+  LLM_TRY(const auto all, bytes_of(head_bytes(sizes)));
+  return parse_state_head(all, file.bytes().size());
 }
 
 }  // namespace
@@ -129,6 +120,26 @@ std::uint64_t StateHead::file_bytes() const {
     n += section.n_bytes;
   }
   return n;
+}
+
+Result<StateHead> parse_state_head(std::span<const std::byte> bytes, std::uint64_t file_bytes) {
+  LLM_TRY(StateHead head, parse_sizes(bytes));
+  ByteReader rest(bytes.subspan(kFixedBytes));
+  const auto ids = rest.read_bytes(head.tokens.size() * sizeof(TokenId), "tokens");
+  if (!ids.empty()) std::memcpy(head.tokens.data(), ids.data(), ids.size());
+  for (StateHead::Section& section : head.sections) {
+    section.n_bytes = rest.read<std::uint64_t>("section");
+    const auto hash = rest.read_bytes(sizeof(Sha256Digest), "section");
+    if (!hash.empty()) std::memcpy(section.sha256.data(), hash.data(), hash.size());
+  }
+  rest.read_bytes(sizeof(Sha256Digest), "SHA-256");
+  if (!rest.ok()) return rest.error();
+  if (!std::ranges::equal(encoded(head), bytes))
+    return malformed("SHA-256", "found a head that is not what it names");
+  if (head.file_bytes() != file_bytes)
+    return malformed("file size",
+                     fmt::format("found {} bytes, need {}", file_bytes, head.file_bytes()));
+  return head;
 }
 
 Status write_state_file(const std::string& path, StateHead& head,

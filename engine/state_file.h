@@ -39,6 +39,9 @@ inline constexpr std::string_view kStateSuffix = ".kv";
 Status write_state_file(const std::string& path, StateHead& head,
                         std::span<const std::vector<std::byte>> sections);
 
+/// What the first bytes of a file say. Errors: as read_state_head(). @param file_bytes  its size
+Result<StateHead> parse_state_head(std::span<const std::byte> bytes, std::uint64_t file_bytes);
+
 /// Errors: kMalformed for what is no such file, damaged or cut; kUnsupported for another version of
 /// the format; kIntegrity for one that others may have written; kIo. Cost: reads the head alone.
 Result<StateHead> read_state_head(const std::string& path);

@@ -52,13 +52,13 @@ struct StateStore::Plan {
 
 Result<std::shared_ptr<StateStore>> StateStore::open(Options options) {
   std::error_code error;
-  fs::create_directories(options.directory, error);
-  if (error || !fs::is_directory(options.directory, error) ||
-      ::access(options.directory.c_str(), R_OK | W_OK | X_OK) != 0) {
+  fs::create_directory(options.directory, error);
+  if (!error && ::access(options.directory.c_str(), R_OK | W_OK | X_OK) != 0)
+    error = std::error_code(errno, std::generic_category());
+  if (error) {
     return Error{.code = ErrorCode::kIo,
                  .field = "cache directory",
-                 .message = fmt::format("found {}, need one that can be read and written",
-                                        error ? error.message() : std::strerror(errno)),
+                 .message = fmt::format("cannot create: {}", error.message()),
                  .file = options.directory};
   }
   std::shared_ptr<StateStore> store(new StateStore(std::move(options)));

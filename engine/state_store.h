@@ -32,7 +32,7 @@ namespace llm {
 class StateStore {
  public:
   struct Options {
-    std::string directory;                    ///< made if there is none
+    std::string directory;                    ///< made if there is none, in one that is there
     std::uint64_t most_bytes = 0;             ///< of all its files
     std::uint64_t most_waiting = 256U << 20;  ///< bytes to write; what comes then is not kept
     /// Told once of each kind of failure. Any thread calls it; it does not call the store.

@@ -26,7 +26,7 @@ else()
 endif()
 find_package(cxxopts 3.1 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
-find_package(Boost 1.74 CONFIG REQUIRED)  # headers: Asio and Beast
+find_package(Boost 1.74 CONFIG REQUIRED)  # headers: Asio, Beast and Math
 if(NOT LLM_BUILD_PYTHON AND NOT LLM_STATIC)
   find_package(CURL 7.84)  # without it, -hf is refused
 endif()

@@ -19,6 +19,10 @@ Result<Attention> Attention::create(const Model& model, const PassSizes& sizes) 
   LLM_TRY(part.context_, allocate_activations(t * config.most(&LayerSpec::q_rows)));
   LLM_TRY(part.cos_, allocate_activations(angles));
   LLM_TRY(part.sin_, allocate_activations(angles));
+  const bool has_gates = std::ranges::any_of(
+      config.layers, [](const LayerSpec& layer) { return layer.has(LayerPart::kOutputGate); });
+  const std::size_t gates = has_gates ? config.most(&LayerSpec::q_rows) : 0;
+  LLM_TRY(part.gate_, allocate_activations(t * gates));
   // Partial results: of a row, of the rows and heads that attend together, of a head.
   std::size_t of_row = 0;
   std::size_t of_block = 0;
@@ -39,6 +43,7 @@ Result<Attention> Attention::create(const Model& model, const PassSizes& sizes) 
     LLM_TRY(scratch.sink, allocate_activations(2 + config.most(&LayerSpec::head_dim)));
     scratch.sink[1] = 1;
     LLM_TRY(scratch.context, allocate_activations(config.most(&LayerSpec::q_rows)));
+    LLM_TRY(scratch.gated, allocate_activations(gates));
     part.scratch_.push_back(std::move(scratch));
   }
   return part;
@@ -65,12 +70,17 @@ void Attention::set_angles(std::size_t t, std::size_t position) {
 
 void Attention::run(PassWorker& at, std::size_t layer) {
   const LayerWeights& w = weights_.layers[layer];
-  const InputRows normed = at.norm_rows(w.attn_norm.span(), {&w.attn_q, &w.attn_k, &w.attn_v});
+  const InputRows normed =
+      at.norm_rows(w.attn_norm.span(), {&w.attn_q, &w.attn_q_gate, &w.attn_k, &w.attn_v});
   at.tap(layer, "attn_norm", normed.f32, normed.features);
   project_heads(at, layer, normed);
-  float* const context = attend(at, layer);
+  float* context = attend(at, layer);
   const std::size_t q_rows = spec(layer).q_rows();
   at.tap(layer, "attn_ctx", context, q_rows);
+  if (spec(layer).output_gate) {
+    context = gate(at, layer, context);
+    at.tap(layer, "attn_gated", context, q_rows);
+  }
   const InputRows input = at.load_rows(PassOp::kMerge, context, q_rows, {&w.attn_output});
   at.add_product(PassOp::kAttnOutput, w.attn_output, input, w.attn_post_norm.span(), layer,
                  {"attn_out", "attn_post"}, w.attn_output_bias.span());
@@ -93,6 +103,8 @@ void Attention::project_heads(PassWorker& at, std::size_t layer, const InputRows
       at.product(PassOp::kQkv, w.attn_v, w.attn_v_bias.span(), kv[i], input, v_.data());
     } else {
       at.product(PassOp::kQkv, w.attn_q, w.attn_q_bias.span(), q[i - kv.size()], input, q_.data());
+      if (spec(layer).output_gate)
+        at.product(PassOp::kQkv, w.attn_q_gate, q[i - kv.size()], input, gate_.data());
     }
     if (!at.has_probe()) rotate_task(i);
   });
@@ -100,6 +112,7 @@ void Attention::project_heads(PassWorker& at, std::size_t layer, const InputRows
   at.tap(layer, "q", q_.data(), spec(layer).q_rows());
   at.tap(layer, "k", k_.data(), spec(layer).kv_rows());
   at.tap(layer, "v", v_.data(), spec(layer).kv_rows());
+  if (spec(layer).output_gate) at.tap(layer, "attn_gate", gate_.data(), spec(layer).q_rows());
   at.run_tasks(kv.size() + q.size(), rotate_task);
   at.tap(layer, "q_rope", q_.data(), spec(layer).q_rows());
   at.tap(layer, "k_rope", k_.data(), spec(layer).kv_rows());
@@ -143,6 +156,21 @@ void Attention::rotate_and_store(PassWorker& at, std::size_t layer, Worker::Rang
 
 std::size_t Attention::first_chunk(std::size_t layer, std::size_t position) const {
   return KvGroups::first_page(spec(layer).window, position);
+}
+
+float* Attention::gate(PassWorker& at, std::size_t layer, const float* context) {
+  const std::size_t n = spec(layer).q_rows();
+  if (at.rows().size() == 1) {
+    float* const gated = own(at).gated.data();
+    std::copy_n(gate_.data(), n, gated);
+    at.kernels().activate(Activation::kSigmoid, gated, context, n);
+    return gated;
+  }
+  at.run_tasks(at.rows().size(), [&](std::size_t t) {
+    at.kernels().activate(Activation::kSigmoid, gate_.data() + t * n, context + t * n, n);
+    at.lap(PassOp::kMerge);
+  });
+  return gate_.data();
 }
 
 float* Attention::attend(PassWorker& at, std::size_t layer) {

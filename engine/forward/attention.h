@@ -37,6 +37,7 @@ class Attention {
     AlignedBuffer<float> partial;  ///< attention of a block: (row, head, 2 + head_dim)
     AlignedBuffer<float> sink;     ///< of a head, as a chunk: {sink, 1, 0 ...}, 2 + head_dim
     AlignedBuffer<float> context;  ///< of one row, n_heads * head_dim
+    AlignedBuffer<float> gated;    ///< likewise, where a layer has an output gate
   };
 
   explicit Attention(const Model& model)
@@ -58,6 +59,9 @@ class Attention {
   std::size_t first_chunk(std::size_t layer, std::size_t position) const;
   /// The context of every row, (T, n_heads * head_dim); of one row, every worker's own.
   float* attend(PassWorker& at, std::size_t layer);
+  /// The context of every row times the sigmoid of its gate, (T, n_heads * head_dim); of one row
+  /// every worker's own.
+  float* gate(PassWorker& at, std::size_t layer, const float* context);
   void attend_blocks(PassWorker& at, std::size_t layer);
   void attend_one_row(PassWorker& at, std::size_t layer);
   /// The context of a head of which all chunks are merged in `sum`, which its sink then joins.
@@ -79,6 +83,7 @@ class Attention {
   AlignedBuffer<float> q_;        ///< n_heads * head_dim
   AlignedBuffer<float> k_;        ///< n_kv_heads * head_dim
   AlignedBuffer<float> v_;        ///< n_kv_heads * head_dim
+  AlignedBuffer<float> gate_;     ///< n_heads * head_dim, where a layer has an output gate
   AlignedBuffer<float> context_;  ///< n_heads * head_dim
   AlignedBuffer<float> cos_;      ///< (ropes, max_batch, most_pairs_)
   AlignedBuffer<float> sin_;      ///< likewise

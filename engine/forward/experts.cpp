@@ -50,6 +50,7 @@ Result<Experts> Experts::create(const Model& model, const PassSizes& sizes) {
   LLM_TRY(part.up_, allocate_activations(n_features));
   LLM_TRY(part.out_, allocate_activations(n_slots * config.d_model));
   LLM_TRY(part.mixed_, allocate_activations(n_rows * config.d_model));
+  LLM_TRY(part.shared_, SharedExpert::create(model, sizes));
   return part;
 }
 
@@ -66,7 +67,8 @@ void Experts::run(PassWorker& at, std::size_t layer, const FfnSpec& spec) {
   };
 
   const InputRows normed =
-      at.norm_rows(w.ffn_norm.span(), {&w.ffn_gate_inp, &w.ffn_gate, &w.ffn_up});
+      at.norm_rows(w.ffn_norm.span(), {&w.ffn_gate_inp, &w.ffn_gate, &w.ffn_up, &w.ffn_gate_shexp,
+                                       &w.ffn_up_shexp, &w.ffn_gate_inp_shexp});
   at.tap(layer, "ffn_norm", normed.f32, normed.features);
   choose(at, layer, spec, normed);
   const std::size_t n_slots = normed.n * spec.n_used;
@@ -123,17 +125,17 @@ void Experts::run(PassWorker& at, std::size_t layer, const FfnSpec& spec) {
       x[i] += mixed_[t * d_model + i] * config_.residual_scale;
     at.lap(PassOp::kRouter);
   };
+  const bool adds_later = at.has_probe() || spec.d_shared > 0;
   at.run_tasks(normed.n, [&](std::size_t t) {
     float* const mixed = mixed_.data() + t * d_model;
     std::fill_n(mixed, d_model, 0.0F);
     for (std::size_t i = t * spec.n_used; i < (t + 1) * spec.n_used; ++i)
       at.kernels().axpy(weights_[i], out_.data() + slot_of_[i] * d_model, d_model, mixed);
-    if (!at.has_probe()) add(t);
+    if (!adds_later) add(t);
   });
-  if (at.has_probe()) {
-    at.tap(layer, "ffn_mix", mixed_.data(), d_model);
-    at.run_tasks(normed.n, add);
-  }
+  at.tap(layer, "ffn_mix", mixed_.data(), d_model);
+  if (spec.d_shared > 0) shared_.run(at, layer, spec, normed, mixed_.data());
+  if (adds_later) at.run_tasks(normed.n, add);
   at.tap_residual(layer, "l_out");
 }
 

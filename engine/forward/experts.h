@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/forward/pass.h"
+#include "engine/forward/shared_expert.h"
 
 namespace llm {
 
@@ -74,6 +74,7 @@ class Experts {
   AlignedBuffer<float> up_;                 ///< (S, d_ff)
   AlignedBuffer<float> out_;                ///< (S, d_model)
   AlignedBuffer<float> mixed_;              ///< (T, d_model)
+  SharedExpert shared_;
 };
 
 }  // namespace llm

@@ -7,10 +7,12 @@
 
 namespace llm {
 
-Forward::Forward(const Model& model, Pass pass, Attention attention, FeedForwards feed_forwards)
+Forward::Forward(const Model& model, Pass pass, Attention attention, DeltaNet delta_net,
+                 FeedForwards feed_forwards)
     : n_layers_(model.config().n_layers),
       pass_(std::move(pass)),
       attention_(std::move(attention)),
+      delta_net_(std::move(delta_net)),
       feed_forwards_(std::move(feed_forwards)) {}
 
 Result<Forward> Forward::create(const Model& model, std::size_t max_batch, std::size_t context,
@@ -18,8 +20,10 @@ Result<Forward> Forward::create(const Model& model, std::size_t max_batch, std::
   const PassSizes sizes{max_batch, context, kv};
   LLM_TRY(Pass pass, Pass::create(model, sizes));
   LLM_TRY(Attention attention, Attention::create(model, sizes));
+  LLM_TRY(DeltaNet delta_net, DeltaNet::create(model, sizes));
   LLM_TRY(FeedForwards feed_forwards, FeedForwards::create(model, sizes));
-  Forward f(model, std::move(pass), std::move(attention), std::move(feed_forwards));
+  Forward f(model, std::move(pass), std::move(attention), std::move(delta_net),
+            std::move(feed_forwards));
   const std::size_t row = row_bytes(model.weights().token_embd.type(), model.config().d_model);
   for (int i = 0; i < model.threads(); ++i) {
     LLM_TRY(auto bytes, AlignedBuffer<std::byte>::allocate(row, "workspace"));
@@ -31,6 +35,7 @@ Result<Forward> Forward::create(const Model& model, std::size_t max_batch, std::
 void Forward::run(std::span<const PassSegment> segments, std::span<float> rows, ProbeSink* probe) {
   pass_.plan(segments, rows, probe);
   attention_.plan(segments);
+  delta_net_.plan(segments);
   pass_.run([&](PassWorker& at) {
     embed(at);
     for (std::size_t layer = 0; layer < n_layers_; ++layer) {

@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "engine/forward/attention.h"
+#include "engine/forward/delta_net.h"
 #include "engine/forward/feed_forwards.h"
 #include "engine/forward/output.h"
 #include "engine/forward/pass.h"
@@ -47,10 +48,14 @@ class Forward {
   }
 
  private:
-  Forward(const Model& model, Pass pass, Attention attention, FeedForwards feed_forwards);
+  Forward(const Model& model, Pass pass, Attention attention, DeltaNet delta_net,
+          FeedForwards feed_forwards);
   /// The part that computes a mixer of this kind (LayerSpec::mixer): an overload for each.
   void run_mixer(PassWorker& at, std::size_t layer, const AttentionSpec&) {
     attention_.run(at, layer);
+  }
+  void run_mixer(PassWorker& at, std::size_t layer, const DeltaNetSpec& spec) {
+    delta_net_.run(at, layer, spec);
   }
   /// Rows of the embedding, and values that depend only on the position.
   void embed(PassWorker& at);
@@ -58,6 +63,7 @@ class Forward {
   std::size_t n_layers_;
   Pass pass_;
   Attention attention_;
+  DeltaNet delta_net_;
   FeedForwards feed_forwards_;
   Output output_;
   std::vector<AlignedBuffer<std::byte>> embedding_rows_;  ///< of each worker: one, as in the file

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/forward/delta_state.h"
 
 namespace llm {
 namespace {
@@ -55,6 +56,10 @@ std::size_t LayerMemory::bytes() const {
 std::vector<LayerMemory> memory_of(const HyperParameters& config, KvType type) {
   std::vector<LayerMemory> out;
   for (const LayerSpec& layer : std::span(config.layers).first(config.n_layers)) {
+    if (const DeltaNetSpec* spec = layer.delta_net()) {
+      out.push_back({.state_bytes = DeltaState::bytes(*spec)});
+      continue;
+    }
     const AttentionSpec& spec = *layer.attention();
     out.push_back(
         {.layout = {type, spec.head_dim}, .n_heads = spec.n_kv_heads, .window = spec.window});

@@ -172,6 +172,15 @@ KvPool::Match KvPool::find(const Prefix& parent, std::size_t group,
   return best;
 }
 
+void KvPool::remember(const Prefix& prefix) {
+  constexpr std::size_t kMostKnown = 1 << 16;  // pages: 16 million tokens
+  if (!known_.insert(prefix).second) return;
+  known_order_.push_back(prefix);
+  if (known_order_.size() <= kMostKnown) return;
+  known_.erase(known_order_.front());
+  known_order_.pop_front();
+}
+
 void KvPool::share(Page page) {
   retain(page);
   ++shared_;

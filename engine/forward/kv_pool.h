@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -106,6 +108,10 @@ class KvPool {
   /// The page that holds the most leading ones of `tokens` after `parent`; of a group of states the
   /// state behind the most of them. Valid until the next acquire().
   Match find(const Prefix& parent, std::size_t group, std::span<const TokenId> tokens) const;
+  /// Remembers that a whole page was stored; asks whether one was, also if it is gone. Of many the
+  /// oldest are forgotten.
+  void remember(const Prefix& prefix);
+  bool remembers(const Prefix& prefix) const { return known_.contains(prefix); }
   /// Holds a page that find() named.
   void share(Page page);
   /// Positions that `page` can be found for; 0: it is not published.
@@ -153,6 +159,8 @@ class KvPool {
   std::vector<State> states_;
   std::vector<Page> free_;  ///< neither held nor published
   Directory published_;
+  std::set<Prefix> known_;  ///< what stands for each whole page that was published
+  std::deque<Prefix> known_order_;
   std::size_t in_use_ = 0;
   std::uint64_t shared_ = 0;
   std::uint64_t clock_ = 0;

@@ -17,6 +17,7 @@ enum class PassOp {
   kRope,        ///< head norms, RoPE, K and V into the cache
   kAttention,   ///< scores and values
   kMerge,       ///< chunks of attention merged, and quantized
+  kDeltaNet,    ///< convolution, states and their norm
   kAttnOutput,  ///< product, with the residual
   kRouter,      ///< which experts a row goes through; rows gathered for them, and mixed
   kGateUp,      ///< products
@@ -27,7 +28,7 @@ enum class PassOp {
   kRegion,      ///< start and end of the parallel region
   kPack,        ///< weights packed to stay, before a pass
 };
-constexpr std::size_t kPassOps = 15;
+constexpr std::size_t kPassOps = 16;
 
 /// "norm", "ffn_down", ...
 std::string_view pass_op_name(PassOp op);

@@ -145,6 +145,7 @@ std::size_t SequenceState::truncate(std::size_t n_positions) {
 }
 
 std::size_t SequenceState::adopt(std::span<const TokenId> tokens, std::size_t n_stored) {
+  if (tokens.size() <= n_stored) return n_stored;
   const KvGroups& groups = pool_->groups();
   const std::size_t n_own = prefixes_.size();
   std::vector<Prefix> prefixes = prefixes_;
@@ -185,6 +186,30 @@ std::size_t SequenceState::adopt(std::span<const TokenId> tokens, std::size_t n_
   if (end <= n_stored) return n_stored;
   take_over(tokens.first(end), std::move(prefixes), found);
   return end;
+}
+
+SequenceState::Lost SequenceState::lost(std::span<const TokenId> tokens,
+                                        std::size_t n_stored) const {
+  const KvGroups& groups = pool_->groups();
+  const std::size_t first = n_stored / kPage;
+  if (prefixes_.size() < first) return {};  // its own pages are still to be published
+  Lost lost;
+  Prefix parent = prefix_before(first);
+  for (std::size_t i = first; (i + 1) * kPage <= tokens.size(); ++i) {
+    const Prefix next = prefix_after(parent, page_of(tokens, i));
+    if (!pool_->remembers(next)) break;
+    lost.n_tokens = (i + 1) * kPage - n_stored;
+    if (i == first) {
+      lost.why = groups.has_states() ? Gone::kState : Gone::kWindow;
+      for (std::size_t group = 0; group < groups.size(); ++group) {
+        if (is_state(group) || groups.window(group) > 0) continue;
+        if (pool_->find(parent, group, page_of(tokens, i)).n_positions < kPage)
+          lost.why = Gone::kEvicted;
+      }
+    }
+    parent = next;
+  }
+  return lost;
 }
 
 std::size_t SequenceState::find_states(const Prefix& parent,
@@ -238,7 +263,9 @@ void SequenceState::publish(std::span<const TokenId> tokens, Publish what) {
     if (of_page.size() < kPage && what == Publish::kWholePages) return;
     for (std::size_t group = 0; group < tables_.size(); ++group)
       if (!is_state(group)) publish_page(tables_[group], group, i, i, of_page);
-    if (of_page.size() == kPage) prefixes_.push_back(prefix_after(prefix_before(i), of_page));
+    if (of_page.size() < kPage) continue;
+    prefixes_.push_back(prefix_after(prefix_before(i), of_page));
+    pool_->remember(prefixes_.back());
   }
   if (what == Publish::kWholePages || tokens.empty() || states_at_ != tokens.size()) return;
   const std::size_t last = (tokens.size() - 1) / kPage;
@@ -296,16 +323,6 @@ void SequenceState::load_raw(std::size_t layer, std::size_t position, std::span<
   for (std::size_t head = 0; head < pool_->n_heads(layer); ++head) {
     row(layer, head, position)
         .load_raw(key.subspan(head * size, size), value.subspan(head * size, size));
-  }
-}
-
-void SequenceState::store_raw(std::size_t layer, std::size_t position,
-                              std::span<const std::byte> key, std::span<const std::byte> value) {
-  const std::size_t size = pool_->layout(layer).row_bytes();
-  LLM_CHECK(key.size() == value.size() && key.size() == pool_->n_heads(layer) * size);
-  for (std::size_t head = 0; head < pool_->n_heads(layer); ++head) {
-    row(layer, head, position)
-        .store_raw(key.subspan(head * size, size), value.subspan(head * size, size));
   }
 }
 

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "engine/forward/kv_pool.h"
@@ -63,6 +66,18 @@ class SequenceState {
   /// @return that position, or n_stored
   std::size_t adopt(std::span<const TokenId> tokens, std::size_t n_stored);
 
+  /// Why what was stored once has to be computed again: pages were evicted, also if only those that
+  /// a window reaches into; or no state is kept of a position.
+  enum class Gone : std::uint8_t { kEvicted, kWindow, kState };
+  static constexpr std::array<std::string_view, 3> kGoneNames = {"evicted", "window", "state"};
+  struct Lost {
+    std::size_t n_tokens = 0;
+    Gone why = Gone::kEvicted;
+  };
+  /// What whole pages of `tokens` were stored once and are not found now. @pre the first n_stored
+  /// are stored: adopt()'s result
+  Lost lost(std::span<const TokenId> tokens, std::size_t n_stored) const;
+
   enum class Publish : bool { kWholePages, kAll };
   /// Lets others adopt the whole pages of `tokens`, which are this sequence from position 0 on and
   /// stored in every layer; or the last, partly filled one and the states as well.
@@ -78,12 +93,10 @@ class SequenceState {
              std::span<const float> key, std::span<const float> value,
              const KvRounding& rounding = KvRounding::kDefinition);
 
-  /// K and V of one position of a layer as they are stored, for files: head by head
-  /// KvLayout::row_bytes(). @pre as row()
+  /// K and V of one position of a layer as they are stored, head by head KvLayout::row_bytes().
+  /// @pre as row()
   void load_raw(std::size_t layer, std::size_t position, std::span<std::byte> key,
                 std::span<std::byte> value) const;
-  void store_raw(std::size_t layer, std::size_t position, std::span<const std::byte> key,
-                 std::span<const std::byte> value);
 
   /// The state of a layer, of one position for all of it. Zeros before the first.
   /// @pre LayerMemory::is_state(), and positions were reserved

@@ -23,12 +23,21 @@ enum class TapOp {
   /// input: with the rows of the experts that these choose, one after the other; a first input that
   /// has a row for each of them is cut alike.
   kProduct,
-  kRope,        ///< after a norm of each head where the model has one
-  kAttention,   ///< of queries, over keys and values of all positions so far
-  kActivation,  ///< FfnSpec::activation of the first, times the second
-  kMix,         ///< of what experts give, by the weights of the second, the router's logits
+  kRope,         ///< after a norm of each head where the model has one
+  kAttention,    ///< of queries, over keys and values of all positions so far
+  kOutputGate,   ///< the first, times the sigmoid of the second
+  kConvolution,  ///< of the rows so far, each channel by itself
+  kDeltaRule,    ///< what queries find in states, after the convolution, beta and alpha
+  kGatedNorm,    ///< of each head of the first, times the silu of the second
+  kActivation,   ///< FfnSpec::activation of the first, times the second
+  kSharedSum,    ///< the first plus the second times the sigmoid of the third
+  kMix,          ///< of what experts give, by the weights of the second, the router's logits
   kSum,
 };
+
+/// Ops with a state: they read rows of earlier positions, from the text's beginning or as far back
+/// as a convolution sees.
+constexpr bool has_state(TapOp op) { return op == TapOp::kConvolution || op == TapOp::kDeltaRule; }
 
 /// What the features of a row are.
 enum class TapLayout {
@@ -71,6 +80,8 @@ inline constexpr std::array kTaps = [] {
        "", P::kAttention},
       {"v", true, &S::kv_rows, kPlain, kProduct, {"attn_norm"}, "attn_v.weight", "attn_v.bias",
        "", P::kAttention},
+      {"attn_gate", true, &S::q_rows, kPlain, kProduct, {"attn_norm"}, "attn_q_gate.weight", "",
+       "", P::kOutputGate},
       {"q_rope", true, &S::q_rows, kRopeHeads, kRope, {"q"}, "attn_q_norm.weight", "",
        "RoPE on q, its heads normed where the model has attn_q_norm", P::kAttention},
       {"k_rope", true, &S::kv_rows, kRopeHeads, kRope, {"k"}, "attn_k_norm.weight", "",
@@ -79,8 +90,27 @@ inline constexpr std::array kTaps = [] {
        "attn_sinks.weight", "",
        "attention over q_rope, k_rope and v, with attn_sinks where the model has them",
        P::kAttention},
-      {"attn_out", true, &H::d_model, kPlain, kProduct, {"attn_ctx"}, "attn_output.weight",
+      {"attn_gated", true, &S::q_rows, kPlain, kOutputGate, {"attn_ctx", "attn_gate"}, "", "",
+       "attn_ctx times the sigmoid of attn_gate", P::kOutputGate},
+      {"attn_out", true, &H::d_model, kPlain, kProduct, {"attn_gated"}, "attn_output.weight",
        "attn_output.bias", "", P::kAttention},
+      {"qkv", true, &S::delta_channels, kPlain, kProduct, {"attn_norm"}, "attn_qkv.weight", "", "",
+       P::kDeltaNet},
+      {"z", true, &S::delta_v_rows, kPlain, kProduct, {"attn_norm"}, "attn_gate.weight", "", "",
+       P::kDeltaNet},
+      {"beta", true, &S::delta_v_heads, kPlain, kProduct, {"attn_norm"}, "ssm_beta.weight", "", "",
+       P::kDeltaNet},
+      {"alpha", true, &S::delta_v_heads, kPlain, kProduct, {"attn_norm"}, "ssm_alpha.weight", "",
+       "", P::kDeltaNet},
+      {"qkv_conv", true, &S::delta_channels, kPlain, kConvolution, {"qkv"}, "ssm_conv1d.weight", "",
+       "silu of the convolution of qkv with ssm_conv1d", P::kDeltaNet},
+      {"delta", true, &S::delta_v_rows, kPlain, kDeltaRule, {"qkv_conv", "beta", "alpha"}, "ssm_a",
+       "ssm_dt.bias", "the delta rule over qkv_conv, beta and alpha, with ssm_a and ssm_dt",
+       P::kDeltaNet},
+      {"delta_norm", true, &S::delta_v_rows, kPlain, kGatedNorm, {"delta", "z"}, "ssm_norm.weight",
+       "", "RMSNorm of the heads of delta with ssm_norm, times silu of z", P::kDeltaNet},
+      {"attn_out", true, &H::d_model, kPlain, kProduct, {"delta_norm"}, "ssm_out.weight", "", "",
+       P::kDeltaNet},
       {"attn_post", true, &H::d_model, kPlain, kNorm, {"attn_out"}, "post_attention_norm.weight",
        "", "", P::kPostNorms},
       {"ffn_inp", true, &H::d_model, kPlain, kSum, {"l_out", "attn_post"}, "", "",
@@ -98,10 +128,22 @@ inline constexpr std::array kTaps = [] {
        {"ffn_act", "router"}, "ffn_down.weight", "ffn_down.bias"},
       {"ffn_mix", true, &H::d_model, kPlain, kMix, {"ffn_out", "router"}, "", "",
        "the experts' ffn_out by their weights", P::kExperts},
-      {"ffn_post", true, &H::d_model, kPlain, kNorm, {"ffn_mix"}, "post_ffw_norm.weight", "", "",
+      {"shared_gate", true, &S::d_shared, kPlain, kProduct, {"ffn_norm"}, "ffn_gate_shexp.weight",
+       "", "", P::kSharedExpert},
+      {"shared_up", true, &S::d_shared, kPlain, kProduct, {"ffn_norm"}, "ffn_up_shexp.weight", "",
+       "", P::kSharedExpert},
+      {"shared_act", true, &S::d_shared, kPlain, kActivation, {"shared_gate", "shared_up"}, "", "",
+       "the activation of shared_gate, times shared_up", P::kSharedExpert},
+      {"shared_out", true, &H::d_model, kPlain, kProduct, {"shared_act"}, "ffn_down_shexp.weight",
+       "", "", P::kSharedExpert},
+      {"shared_weight", true, ModelSize(), kPlain, kProduct, {"ffn_norm"},
+       "ffn_gate_inp_shexp.weight", "", "", P::kSharedExpert},
+      {"ffn_sum", true, &H::d_model, kPlain, kSharedSum, {"ffn_mix", "shared_out", "shared_weight"},
+       "", "", "ffn_mix plus shared_out times the sigmoid of shared_weight", P::kSharedExpert},
+      {"ffn_post", true, &H::d_model, kPlain, kNorm, {"ffn_sum"}, "post_ffw_norm.weight", "", "",
        P::kPostNorms},
       {"l_out", true, &H::d_model, kPlain, kSum, {"ffn_inp", "ffn_post"}, "", "",
-       "residual sum with ffn_out, ffn_mix or ffn_post"},
+       "residual sum with ffn_out, ffn_mix, ffn_sum or ffn_post"},
       {"result_norm", false, &H::d_model, kPlain, kNorm, {"l_out"}, "output_norm.weight"},
       {"logits", false, &H::n_vocab, kPlain, kProduct, {"result_norm"}, "output.weight", "",
        "matrix product with output.weight (token_embd.weight when tied)"},

@@ -24,13 +24,11 @@ void Conversation::clear() {
   generator_.set_text({});
 }
 
-Status Conversation::restore(State state, std::span<const TokenId> held) {
+Status Conversation::restore(State state) {
   system_ = std::move(state.system);
   turns_ = std::move(state.turns);
   forgotten_turns_ = state.forgotten_turns;
   LLM_TRY(const auto ids, text());
-  const auto shared = std::ranges::mismatch(held, ids).in1 - held.begin();
-  session_.truncate(session_.reusable(static_cast<std::size_t>(shared)));
   generator_.hold(ids);
   generator_.set_next_draw(state.next_draw);
   return Ok{};

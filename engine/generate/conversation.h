@@ -64,9 +64,8 @@ class Conversation {
   /// Forgets every turn; the system message stays.
   void clear();
   /// Goes on with an earlier conversation, which has the same draws ahead as it would have had.
-  /// @param held  the tokens that the session has evaluated; what is not the text's is forgotten
-  /// Errors: as ChatStyle::render() and encode_chat().
-  Status restore(State state, std::span<const TokenId> held);
+  /// @pre the session is empty. Errors: as ChatStyle::render() and encode_chat().
+  Status restore(State state);
 
   /// Opens a turn with the user's message. A message that does not fit into the context by itself
   /// loses its front if `crop` says so.

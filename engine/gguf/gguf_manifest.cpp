@@ -141,62 +141,9 @@ class Comparison {
   Differences differences_;
 };
 
-/// A line that is not as needed, with the place of its tensor.
-GgufDifference line_difference(const MappedFile& file, const GgufFile& gguf,
-                               const GgufHashLine& line, std::string message) {
-  GgufDifference difference{.kind = line.tensor.empty() ? "file" : "tensor",
-                            .name = line.tensor,
-                            .title = line.title(),
-                            .message = std::move(message),
-                            .file = file.path()};
-  if (const GgufTensor* tensor = gguf.find_tensor(line.tensor)) {
-    const std::byte* const data = gguf.tensor_data(*tensor).data();
-    const MappedFile::Part& part = file.part_at(data);
-    const auto begin = static_cast<std::uint64_t>(data - part.bytes.data());
-    difference.file = part.path;
-    difference.bytes = std::pair(begin, begin + tensor->n_bytes);
-  }
-  return difference;
-}
-
-Result<Differences> compare_lines(const MappedFile& file, const GgufFile& gguf,
-                                  const GgufHashLines& needed, const Hashing& hashing) {
-  std::vector<HashKind> kinds;
-  for (const HashKind kind : kHashKinds)
-    if (std::ranges::find(needed.lines, kind, &GgufHashLine::kind) != needed.lines.end())
-      kinds.push_back(kind);
-  LLM_TRY(const GgufHashLines found, hash_lines(file, gguf, kinds, hashing));
-  const auto key = [](const GgufHashLine& line) {
-    return std::pair(line.kind, std::string_view(line.tensor));
-  };
-  std::map<std::pair<HashKind, std::string_view>, const GgufHashLine*> left;
-  for (const GgufHashLine& line : found.lines) left.emplace(key(line), &line);
-  Differences differences;
-  const auto add = [&](const GgufHashLine& line, std::string message) {
-    differences.push_back(line_difference(file, gguf, line, std::move(message)));
-  };
-  bool has_tensors = false;  // gguf-hash --no-layer writes none
-  for (const GgufHashLine& line : needed.lines) {
-    has_tensors = has_tensors || !line.tensor.empty();
-    const auto same = left.find(key(line));
-    if (same == left.end()) {
-      add(line, "found no such tensor, need it");
-      continue;
-    }
-    if (same->second->hex != line.hex)
-      add(line, fmt::format("found {}, need {}", same->second->hex, line.hex));
-    left.erase(same);
-  }
-  for (const auto& [_, line] : left) {
-    if (has_tensors || line->tensor.empty())
-      add(*line, "found it in the file, need its line in the manifest");
-  }
-  return differences;
-}
-
 }  // namespace
 
-Result<GgufManifest> read_gguf_manifest(const std::string& path) {
+Result<GgufTree> read_gguf_manifest(const std::string& path) {
   LLM_TRY(const MappedFile file, MappedFile::open(path));
   if (file.bytes().size() > kMaxManifestBytes) {
     return in_file(Error{ErrorCode::kResource, "manifest",
@@ -206,18 +153,13 @@ Result<GgufManifest> read_gguf_manifest(const std::string& path) {
   }
   const std::string text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   LLM_RETURN_IF_ERROR(file.check_unchanged("manifest"));
-  if (GgufTree::is_tree(text)) {
-    auto tree = GgufTree::parse(text);
-    if (!tree.ok()) return in_file(std::move(tree).error(), path);
-    return GgufManifest(std::move(tree).value());
-  }
-  auto lines = GgufHashLines::parse(text);
-  if (!lines.ok()) return in_file(std::move(lines).error(), path);
-  return GgufManifest(std::move(lines).value());
+  auto tree = GgufTree::parse(text);
+  if (!tree.ok()) return in_file(std::move(tree).error(), path);
+  return tree;
 }
 
-Result<Differences> compare_tree(const MappedFile& file, const GgufTree& tree,
-                                 const Hashing& hashing) {
+Result<Differences> compare_manifest(const MappedFile& file, const GgufTree& tree,
+                                     const Hashing& hashing) {
   GgufTree found;
   auto segments = gguf_segments(file);
   found.segments = segments.ok() ? std::move(segments).value() : same_places(file, tree);
@@ -227,25 +169,16 @@ Result<Differences> compare_tree(const MappedFile& file, const GgufTree& tree,
   return Comparison(file, found, tree).run();
 }
 
-Result<Differences> compare_manifest(const MappedFile& file, const GgufFile& gguf,
-                                     const GgufManifest& manifest, const Hashing& hashing) {
-  if (const auto* tree = std::get_if<GgufTree>(&manifest))
-    return compare_tree(file, *tree, hashing);
-  return compare_lines(file, gguf, std::get<GgufHashLines>(manifest), hashing);
-}
-
-Result<Differences> compare_manifest(const std::string& path, const GgufManifest& manifest,
+Result<Differences> compare_manifest(const std::string& path, const GgufTree& tree,
                                      const Hashing& hashing) {
   auto open = open_gguf_file(path);
   if (open.ok()) {
-    LLM_TRY(Differences differences, compare_manifest(open->file, open->gguf, manifest, hashing));
+    LLM_TRY(Differences differences, compare_manifest(open->file, tree, hashing));
     LLM_RETURN_IF_ERROR(open->file.check_unchanged());
     return differences;
   }
-  const auto* tree = std::get_if<GgufTree>(&manifest);
-  if (tree == nullptr) return std::move(open).error();
   std::vector<std::string> paths = {path};
-  if (const std::size_t n = tree->n_parts(); n > 1) {
+  if (const std::size_t n = tree.n_parts(); n > 1) {
     const auto named = parse_split_path(path);
     if (!named || named->count != n) return std::move(open).error();
     paths.clear();
@@ -253,7 +186,7 @@ Result<Differences> compare_manifest(const std::string& path, const GgufManifest
   }
   auto file = MappedFile::open_all(paths);
   if (!file.ok()) return std::move(open).error();
-  LLM_TRY(Differences differences, compare_tree(*file, *tree, hashing));
+  LLM_TRY(Differences differences, compare_manifest(*file, tree, hashing));
   LLM_RETURN_IF_ERROR(file->check_unchanged());
   // A file that the tree describes and that is no GGUF: what is wrong is the GGUF.
   if (differences.empty()) return std::move(open).error();
@@ -272,15 +205,11 @@ Error integrity_error(const Differences& differences) {
   return error;
 }
 
-std::string summary(const GgufManifest& manifest) {
-  if (const auto* tree = std::get_if<GgufTree>(&manifest)) {
-    std::uint64_t bytes = 0;
-    for (const GgufSegment& segment : tree->segments) bytes += segment.bytes;
-    const auto tensors = std::ranges::count(tree->segments, Kind::kTensor, &GgufSegment::kind);
-    return fmt::format("root {} over {} tensors, {} bytes", hex_text(tree->root()), tensors, bytes);
-  }
-  const auto& lines = std::get<GgufHashLines>(manifest).lines;
-  return fmt::format("{} hashes of tensors; metadata is in none of them", lines.size());
+std::string summary(const GgufTree& tree) {
+  std::uint64_t bytes = 0;
+  for (const GgufSegment& segment : tree.segments) bytes += segment.bytes;
+  const auto tensors = std::ranges::count(tree.segments, Kind::kTensor, &GgufSegment::kind);
+  return fmt::format("root {} over {} tensors, {} bytes", hex_text(tree.root()), tensors, bytes);
 }
 
 }  // namespace llm

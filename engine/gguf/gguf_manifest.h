@@ -5,27 +5,20 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "base/mapped_file.h"
 #include "base/result.h"
-#include "engine/gguf/gguf_file.h"
-#include "engine/gguf/gguf_hash_lines.h"
 #include "engine/gguf/gguf_tree.h"
 #include "engine/gguf/hash_work.h"
 
 namespace llm {
 
-/// What a GGUF's bytes were once said to be: a tree over all of them, or the lines of gguf-hash
-/// over its tensors.
-using GgufManifest = std::variant<GgufTree, GgufHashLines>;
-
 /// What is added to a model's path (of a split one: its first part's) for its manifest's.
 inline constexpr std::string_view kManifestSuffix = ".manifest";
 
-/// Reads a manifest of either form. Errors: kIo; kResource beyond 64 MiB; those of parsing.
-Result<GgufManifest> read_gguf_manifest(const std::string& path);
+/// Reads a manifest. Errors: kIo; kResource beyond 64 MiB; those of GgufTree::parse().
+Result<GgufTree> read_gguf_manifest(const std::string& path);
 
 /// One thing in which a file is not what its manifest says.
 struct GgufDifference {
@@ -42,25 +35,19 @@ struct GgufDifference {
 
 /// What the files lack of `tree`; nothing when they are those it was made of, byte for byte. A file
 /// that is no GGUF any more is compared at the places that the tree names.
-Result<std::vector<GgufDifference>> compare_tree(const MappedFile& file, const GgufTree& tree,
-                                                 const Hashing& hashing);
-
-/// The same for either form. `gguf` is what `file` holds.
-Result<std::vector<GgufDifference>> compare_manifest(const MappedFile& file, const GgufFile& gguf,
-                                                     const GgufManifest& manifest,
+Result<std::vector<GgufDifference>> compare_manifest(const MappedFile& file, const GgufTree& tree,
                                                      const Hashing& hashing);
 
 /// The same for the GGUF at `path`, all parts of a split one. Errors also: those of
-/// open_gguf_file(), unless `manifest` is a tree whose parts are all there.
-/// kIntegrity when a file changes while it is read.
-Result<std::vector<GgufDifference>> compare_manifest(const std::string& path,
-                                                     const GgufManifest& manifest,
+/// open_gguf_file(), unless the parts of `tree` are all there. kIntegrity when a file changes while
+/// it is read.
+Result<std::vector<GgufDifference>> compare_manifest(const std::string& path, const GgufTree& tree,
                                                      const Hashing& hashing);
 
 /// kIntegrity: the first difference and the number of others. @pre !differences.empty()
 Error integrity_error(const std::vector<GgufDifference>& differences);
 
 /// "root HEX over 12 tensors, 36160 bytes": what a file that does not differ was compared with.
-std::string summary(const GgufManifest& manifest);
+std::string summary(const GgufTree& tree);
 
 }  // namespace llm

@@ -50,8 +50,6 @@ struct GgufTree {
 
   /// The manifest. Equal trees have equal texts.
   std::string text() const;
-  /// Whether `text` means to be one of these, of whatever version.
-  static bool is_tree(std::string_view text);
   /// The tree of a manifest, which may be hostile: nothing is allocated on the word of a number.
   /// Errors, with the line and its offset: kMalformed for what text() would not write, a chunk too
   /// many or too few, a size that is not that of type and dims, a name twice, a root that is not

@@ -81,7 +81,7 @@ class Parser {
   Error wrong_version() const {
     Error wrong =
         error(fmt::format("found \"{}\", need \"{}{}\"", line_.substr(0, 40), kFormat, kVersion));
-    wrong.code = ErrorCode::kUnsupported;
+    if (line_.starts_with(kFormat)) wrong.code = ErrorCode::kUnsupported;
     return wrong;
   }
 
@@ -216,8 +216,6 @@ class Parser {
 };
 
 }  // namespace
-
-bool GgufTree::is_tree(std::string_view text) { return text.starts_with(kFormat); }
 
 Result<GgufTree> GgufTree::parse(std::string_view text) { return Parser(text).run(); }
 

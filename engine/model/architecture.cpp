@@ -13,7 +13,6 @@ namespace {
 
 // Keys of llama.cpp's hyper-parameters (src/llama-arch.cpp) that change what a layer computes.
 constexpr std::array kKeysToRefuse = {
-    // Not of Granite, which has these scales.
     RefusedKey{"logit_scale", "logits are not scaled here", {0, 1}},
     RefusedKey{"residual_scale", "the residual stream is not scaled here", {0, 1}},
     RefusedKey{"embedding_scale", "embeddings are not scaled here", {0, 1}},
@@ -38,14 +37,17 @@ constexpr std::array kKeysToRefuse = {
     RefusedKey{"rope.scaling.yarn_beta_fast", "YaRN's ramp begins at 32 turns here", {32, 32}},
     RefusedKey{"rope.scaling.yarn_beta_slow", "YaRN's ramp ends at one turn here", {1, 1}},
     RefusedKey{"rope.dimension_sections", "RoPE over several positions is not computed here"},
-    // Not where an architecture has experts.
     RefusedKey{"expert_count", "this architecture has no experts"},
-    // Of Granite alone; elsewhere it means nothing.
-    RefusedKey{"rope.scaling.finetuned", "RoPE is always on here", {1, 1}},
+    RefusedKey{"rope.scaling.finetuned", "RoPE is always on here", {1, 1}, "granite"},
 };
-constexpr auto kRefusedKeys = std::span(kKeysToRefuse).first(kKeysToRefuse.size() - 1);
-constexpr auto kRefusedOfGranite = std::span(kKeysToRefuse).subspan(4);
-constexpr auto kRefusedBesideExperts = kRefusedKeys.first(kRefusedKeys.size() - 1);
+// Keys that some architectures compute.
+constexpr std::array kExpertKeys = {std::string_view("expert_count")};
+constexpr std::array<std::string_view, 3> kQwen35MoeKeys = {
+    "rope.dimension_sections", "expert_count", "expert_shared_feed_forward_length"};
+constexpr std::array<std::string_view, 4> kScaleKeys = {"logit_scale", "residual_scale",
+                                                        "embedding_scale", "attention.scale"};
+// All positions of a token of text are equal, whatever the sections.
+constexpr std::array kSectionKeys = {std::string_view("rope.dimension_sections")};
 
 constexpr std::array kRopeScalings = {
     RopeScaling{.type = "none"},
@@ -114,22 +116,37 @@ constexpr std::array kGemma3Roles = {
     RoleNeed{"post_ffw_norm.weight", Need::kRequired},
 };
 
+constexpr std::array kQwen35Roles = {
+    RoleNeed{"attn_q.weight", Need::kRequired, "attn_q.weight", true},
+    RoleNeed{"attn_q_gate.weight", Need::kRequired, "attn_q.weight", true},
+    RoleNeed{"attn_q_norm.weight", Need::kRequired},
+    RoleNeed{"attn_k_norm.weight", Need::kRequired},
+    RoleNeed{"ffn_norm.weight", Need::kRequired, "post_attention_norm.weight"},
+};
+
+constexpr std::array kQwen35MoeRoles = {
+    RoleNeed{"attn_q.weight", Need::kRequired, "attn_q.weight", true},
+    RoleNeed{"attn_q_gate.weight", Need::kRequired, "attn_q.weight", true},
+    RoleNeed{"attn_q_norm.weight", Need::kRequired},
+    RoleNeed{"attn_k_norm.weight", Need::kRequired},
+    RoleNeed{"ffn_norm.weight", Need::kRequired, "post_attention_norm.weight"},
+    RoleNeed{"ffn_gate_inp.weight", Need::kRequired},
+    RoleNeed{"ffn_gate.weight", Need::kRequired, "ffn_gate_exps.weight"},
+    RoleNeed{"ffn_up.weight", Need::kRequired, "ffn_up_exps.weight"},
+    RoleNeed{"ffn_down.weight", Need::kRequired, "ffn_down_exps.weight"},
+};
+
 // Facts from transformers' modeling_llama.py, modeling_qwen2.py and modeling_qwen3.py;
 // modeling_mistral.py is the first with a sliding window.
 constexpr std::array kArchitectures = {
-    Architecture{.name = "llama",
-                 .window_period = 1,
-                 .rope_scalings = kRopeScalings,
-                 .refused_keys = kRefusedKeys},
+    Architecture{.name = "llama", .window_period = 1, .rope_scalings = kRopeScalings},
     Architecture{.name = "qwen2",
                  .rope_pairs = RopePairs::kHalves,
                  .rope_scalings = kRopeScalings,
-                 .refused_keys = kRefusedKeys,
                  .roles = kQwen2Roles},
     Architecture{.name = "qwen3",
                  .rope_pairs = RopePairs::kHalves,
                  .rope_scalings = kRopeScalings,
-                 .refused_keys = kRefusedKeys,
                  .roles = kQwen3Roles},
     // modeling_qwen3_moe.py; the router's weights are renormalized in every published model.
     Architecture{.name = "qwen3moe",
@@ -137,7 +154,7 @@ constexpr std::array kArchitectures = {
                  .rope_pairs = RopePairs::kHalves,
                  .has_experts = true,
                  .rope_scalings = kRopeScalings,
-                 .refused_keys = kRefusedBesideExperts,
+                 .computed_keys = kExpertKeys,
                  .roles = kQwen3MoeRoles},
     // modeling_gpt_oss.py; post_attention_norm is the norm before the feed-forward.
     Architecture{.name = "gpt-oss",
@@ -149,27 +166,43 @@ constexpr std::array kArchitectures = {
                  .window_period = 2,
                  .rope_scalings = kRopeScalings,
                  .yarn_rounds = false,
-                 .refused_keys = kRefusedBesideExperts,
+                 .computed_keys = kExpertKeys,
                  .roles = kGptOssRoles},
+    // modeling_qwen3_5.py; post_attention_norm is the norm before the feed-forward. Norms' weights
+    // in files hold 1 + w, and value heads are in another order than transformers'.
+    Architecture{.name = "qwen35",
+                 .rope_pairs = RopePairs::kHalves,
+                 .full_attention_period = 4,
+                 .has_output_gate = true,
+                 .rope_scalings = kRopeScalings,
+                 .computed_keys = kSectionKeys,
+                 .roles = kQwen35Roles},
+    // modeling_qwen3_5_moe.py; the router's weights are always renormalized.
+    Architecture{.name = "qwen35moe",
+                 .keys = {.d_ff = "expert_feed_forward_length"},
+                 .rope_pairs = RopePairs::kHalves,
+                 .full_attention_period = 4,
+                 .has_output_gate = true,
+                 .has_experts = true,
+                 .has_shared_expert = true,
+                 .rope_scalings = kRopeScalings,
+                 .computed_keys = kQwen35MoeKeys,
+                 .roles = kQwen35MoeRoles},
     // modeling_phi3.py. The long factors hold for every text, as long as a context is longer than
     // the original one.
     Architecture{.name = "phi3",
                  .rope_pairs = RopePairs::kHalves,
                  .window_period = 1,
                  .rope_scalings = kPhi3Scalings,
-                 .refused_keys = kRefusedKeys,
                  .roles = kPhi3Roles,
                  .unread_tensor = "rope_factors_short.weight"},
     // modeling_smollm3.py; llama.cpp's converter orders rows of q and k as of llama.
-    Architecture{.name = "smollm3",
-                 .no_rope_period = 4,
-                 .rope_scalings = kRopeScalings,
-                 .refused_keys = kRefusedKeys},
+    Architecture{.name = "smollm3", .no_rope_period = 4, .rope_scalings = kRopeScalings},
     // modeling_granite.py; llama.cpp's converter orders rows of q and k as of llama.
     Architecture{.name = "granite",
                  .has_scales = true,
                  .rope_scalings = kRopeScalings,
-                 .refused_keys = kRefusedOfGranite},
+                 .computed_keys = kScaleKeys},
     // modeling_gemma3.py, the text model; keys as in llama.cpp's src/llama-model.cpp. Norms'
     // weights in files hold 1 + w. Of 27 B, of 62 layers, no key gives the scale of scores.
     Architecture{.name = "gemma3",
@@ -180,7 +213,6 @@ constexpr std::array kArchitectures = {
                  .scales_embedding = true,
                  .window_period = 6,
                  .rope_scalings = kRopeScalings,
-                 .refused_keys = kRefusedKeys,
                  .width_scaled_n_layers = 62,
                  .roles = kGemma3Roles},
 };
@@ -227,7 +259,9 @@ Result<const GgufTensor*> require_tensor(const GgufFile& gguf, const Architectur
 }
 
 Status check_refused_keys(const GgufFile& gguf, const Architecture& architecture) {
-  for (const RefusedKey& refused : architecture.refused_keys) {
+  for (const RefusedKey& refused : kKeysToRefuse) {
+    const bool is_of_another = !refused.only.empty() && refused.only != architecture.name;
+    if (is_of_another || std::ranges::count(architecture.computed_keys, refused.key) > 0) continue;
     const std::string key = architecture.key(refused.key);
     const GgufValue* value = gguf.find(key);
     if (value == nullptr) continue;

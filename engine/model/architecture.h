@@ -40,7 +40,16 @@ struct HyperParameterKeys {
   std::string_view logit_scale = "logit_scale";
   std::string_view n_experts = "expert_count";
   std::string_view n_experts_used = "expert_used_count";
+  std::string_view d_shared = "expert_shared_feed_forward_length";
   std::string_view pooling = "pooling_type";
+  std::string_view n_mtp_layers = "nextn_predict_layers";
+  std::string_view full_attention_period = "full_attention_interval";
+  std::string_view recurrent_layers = "attention.recurrent_layers";
+  std::string_view conv_width = "ssm.conv_kernel";
+  std::string_view delta_k_dim = "ssm.state_size";
+  std::string_view delta_k_heads = "ssm.group_count";
+  std::string_view delta_v_heads = "ssm.time_step_rank";
+  std::string_view delta_v_rows = "ssm.inner_size";
 };
 
 /// Which dims of a head the rows of an architecture's files hold as a pair for RoPE
@@ -73,6 +82,7 @@ struct RoleNeed {
   /// Its name in files; empty: the role's. Matrices of one name are one tensor, their rows one
   /// after the other in the order of the architecture's rows.
   std::string_view in_file = {};
+  bool by_head = false;  ///< the heads of that tensor's roles are interleaved
 };
 
 /// A key that must be absent or one of two values: other values ask for what is not computed here.
@@ -80,6 +90,7 @@ struct RefusedKey {
   std::string_view key;  ///< after "{architecture}."
   std::string_view why;
   std::array<double, 2> harmless = {0, 0};  ///< a boolean counts as 0 or 1
+  std::string_view only = {};  ///< the one architecture for which it has a meaning; empty: all
 };
 
 /// A supported value of general.architecture, and everything in which it differs from the others.
@@ -93,14 +104,19 @@ struct Architecture {
   std::size_t no_rope_period = 0;  ///< the last of so many layers has no RoPE; 0: all have it
   bool scales_embedding = false;   ///< by the root of embedding_length
   bool has_scales = false;         ///< the file's, of embedding, scores, residuals and logits
+  /// All but the last of so many layers are Gated DeltaNets, if the file does not say otherwise;
+  /// 0: none is.
+  std::size_t full_attention_period = 0;
+  bool has_output_gate = false;    ///< AttentionSpec::output_gate
   bool has_experts = false;        ///< feed-forwards are mixtures of experts
+  bool has_shared_expert = false;  ///< FfnSpec::d_shared
   /// All but the last of so many layers have the file's attention.sliding_window; 1: every layer
   /// has it; 0: none, and a file with one is refused.
   std::size_t window_period = 0;
   std::span<const RopeScaling> rope_scalings = {};   ///< the types that are known
   std::string_view default_rope_scaling = "linear";  ///< if the file gives no type
   bool yarn_rounds = true;                           ///< the pairs between which YaRN's ramp lies
-  std::span<const RefusedKey> refused_keys = {};
+  std::span<const std::string_view> computed_keys = {};  ///< that are refused elsewhere
   /// Models with this many layers scale scores by 1 / sqrt(d_model / n_heads); 0: none do.
   std::size_t width_scaled_n_layers = 0;
   std::span<const RoleNeed> roles = {};  ///< the others are as kTensorRoles says
@@ -114,7 +130,7 @@ std::span<const Architecture> all_architectures();
 /// The row of that name, or nullptr.
 const Architecture* find_architecture(std::string_view name);
 
-/// Errors: kUnsupported, naming key, value and rule, for a key of `refused_keys` that asks for
+/// Errors: kUnsupported, naming key, value and rule, for a key that asks for
 /// something that is not computed here.
 Status check_refused_keys(const GgufFile& gguf, const Architecture& architecture);
 

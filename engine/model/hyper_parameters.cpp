@@ -19,6 +19,7 @@ namespace {
 
 // Far above every model; keeps products of two of these far from wrapping.
 constexpr std::uint64_t kMaxDim = 1U << 24;
+constexpr std::size_t kMaxConvWidth = 16;
 // A context that memory cannot hold is the session's error (kResource), not the file's.
 constexpr std::uint64_t kMaxContext = UINT32_MAX;
 
@@ -35,6 +36,8 @@ class Reader {
   Status read_experts();
   Status read_heads();
   Status read_head_dim();
+  Status read_delta_nets();
+  Result<std::vector<bool>> read_recurrent_layers() const;
   Status read_context();
   Status read_rope();
   Status read_rope_scaling(RopeSpec& rope) const;
@@ -53,6 +56,7 @@ class Reader {
   using PerLayer = std::vector<std::uint64_t>;
   /// An array's values, or n_layers times a count.
   Result<PerLayer> read_per_layer(const std::string& key) const;
+  Status check_count(const std::string& key, const GgufValue& array) const;
   /// The same, 1 to kMaxDim.
   Result<PerLayer> read_dims(const std::string& key) const;
   /// The same where all layers have one value.
@@ -76,6 +80,7 @@ Result<HyperParameters> Reader::run() {
   LLM_RETURN_IF_ERROR(read_experts());
   LLM_RETURN_IF_ERROR(read_heads());
   LLM_RETURN_IF_ERROR(read_head_dim());
+  LLM_RETURN_IF_ERROR(read_delta_nets());
   LLM_RETURN_IF_ERROR(read_context());
   LLM_RETURN_IF_ERROR(read_layers());
   LLM_RETURN_IF_ERROR(read_rope());
@@ -141,6 +146,7 @@ Status Reader::read_scales() {
     LLM_RETURN_IF_ERROR(read(keys().logit_scale, config_.logit_divisor));
   }
   for (LayerSpec& layer : config_.layers) {
+    if (layer.attention() == nullptr) continue;
     AttentionSpec& spec = *layer.attention();
     double width = static_cast<double>(spec.head_dim);
     if (architecture.width_scaled_n_layers == config_.n_layers)
@@ -168,7 +174,13 @@ Status Reader::read_blocks() {
     return malformed(key, fmt::format("found {}, need at most the number of tensors {}", declared,
                                       gguf_.tensors().size()));
   }
-  config_.n_layers = static_cast<std::size_t>(declared);
+  const std::string mtp_key = key_of(keys().n_mtp_layers);
+  LLM_TRY(const std::uint64_t n_mtp, gguf_.get_unsigned_or(mtp_key, 0));
+  if (n_mtp >= declared)
+    return malformed(mtp_key,
+                     fmt::format("found {}, need less than {} = {}", n_mtp, key, declared));
+  config_.n_mtp_layers = static_cast<std::size_t>(n_mtp);
+  config_.n_layers = static_cast<std::size_t>(declared - n_mtp);
   config_.layers.resize(config_.n_layers);
   return Ok{};
 }
@@ -193,6 +205,13 @@ Result<Reader::PerLayer> Reader::read_dims(const std::string& key) const {
   return dims;
 }
 
+Status Reader::check_count(const std::string& key, const GgufValue& array) const {
+  const std::size_t n = config_.n_layers + config_.n_mtp_layers;
+  if (array.count == n) return Ok{};
+  return malformed(
+      key, fmt::format("found an array of n = {}, need one value a layer: {}", array.count, n));
+}
+
 Result<Reader::PerLayer> Reader::read_per_layer(const std::string& key) const {
   const GgufValue* value = gguf_.find(key);
   if (value == nullptr || value->type != GgufType::kArray) {
@@ -203,13 +222,10 @@ Result<Reader::PerLayer> Reader::read_per_layer(const std::string& key) const {
   if (element != GgufType::kUint32 && element != GgufType::kInt32) {
     return malformed(key, fmt::format("found {}, need UINT32", value->type_name()));
   }
-  if (value->count != config_.n_layers) {
-    return malformed(key, fmt::format("found an array of n = {}, need one value a layer: {}",
-                                      value->count, config_.n_layers));
-  }
+  LLM_RETURN_IF_ERROR(check_count(key, *value));
   const GgufArray<std::uint32_t> values(value->bytes);
   PerLayer out;
-  for (std::size_t i = 0; i < values.size(); ++i) out.push_back(values[i]);
+  for (std::size_t i = 0; i < config_.n_layers; ++i) out.push_back(values[i]);
   return out;
 }
 
@@ -260,10 +276,15 @@ Status Reader::read_experts() {
                                                 size, contract::kPanelRows));
   };
   LLM_RETURN_IF_ERROR(check(keys().d_model, config_.d_model));
+  std::size_t d_shared = 0;
+  if (config_.architecture->has_shared_expert) {
+    LLM_TRY(d_shared, read_dim(key_of(keys().d_shared)));
+  }
   for (LayerSpec& layer : config_.layers) {
     LLM_RETURN_IF_ERROR(check(keys().d_ff, layer.d_ff()));
     layer.ffns[0].n_experts = n_experts;
     layer.ffns[0].n_used = n_used;
+    layer.ffns[0].d_shared = d_shared;
   }
   return Ok{};
 }
@@ -307,6 +328,7 @@ Status Reader::read_head_dim() {
       return malformed(key_of(keys().d_model),
                        fmt::format("found {}, need a multiple of {} = {}", config_.d_model,
                                    key_of(keys().n_heads), spec.n_heads));
+    spec.output_gate = config_.architecture->has_output_gate;
     spec.head_dim = given > 0 ? given : config_.d_model / spec.n_heads;
     if (spec.head_dim % 2 != 0)
       return unsupported(key,
@@ -317,6 +339,58 @@ Status Reader::read_head_dim() {
       return unsupported(
           value_key, fmt::format("found {}, need the head dim {}", value_length, spec.head_dim));
   }
+  return Ok{};
+}
+
+Result<std::vector<bool>> Reader::read_recurrent_layers() const {
+  const std::string key = key_of(keys().recurrent_layers);
+  std::vector<bool> out(config_.n_layers);
+  if (const GgufValue* value = gguf_.find(key); value != nullptr) {
+    if (value->type != GgufType::kArray || value->element_type != GgufType::kBool)
+      return malformed(key, fmt::format("found {}, need an array of BOOL", value->type_name()));
+    LLM_RETURN_IF_ERROR(check_count(key, *value));
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = value->bytes[i] != std::byte{0};
+    return out;
+  }
+  const std::string period_key = key_of(keys().full_attention_period);
+  LLM_TRY(const std::uint64_t period,
+          gguf_.get_unsigned_or(period_key, config_.architecture->full_attention_period));
+  if (period == 0) return malformed(period_key, "found 0, need at least 1");
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = (i + 1) % period != 0;
+  return out;
+}
+
+Status Reader::read_delta_nets() {
+  if (config_.architecture->full_attention_period == 0) return Ok{};
+  LLM_TRY(const std::vector<bool> recurrent, read_recurrent_layers());
+  const std::string v_heads_key = key_of(keys().delta_v_heads);
+  const std::string v_rows_key = key_of(keys().delta_v_rows);
+  const std::string width_key = key_of(keys().conv_width);
+  LLM_TRY(const std::size_t k_heads, read_dim(key_of(keys().delta_k_heads)));
+  LLM_TRY(const std::size_t v_heads, read_dim(v_heads_key));
+  LLM_TRY(const std::size_t k_dim, read_dim(key_of(keys().delta_k_dim)));
+  LLM_TRY(const std::size_t v_rows, read_dim(v_rows_key));
+  LLM_TRY(const std::size_t width, read_dim(width_key));
+  if (v_heads % k_heads != 0)
+    return malformed(v_heads_key, fmt::format("found {}, need a multiple of {} = {}", v_heads,
+                                              key_of(keys().delta_k_heads), k_heads));
+  if (v_rows % v_heads != 0)
+    return malformed(v_rows_key, fmt::format("found {}, need a multiple of {} = {}", v_rows,
+                                             v_heads_key, v_heads));
+  if (width < 2 || width > kMaxConvWidth)
+    return unsupported(width_key, fmt::format("found {}, need 2 to {}", width, kMaxConvWidth));
+  // Also bounds k_heads, which divides v_heads.
+  if (k_dim > kMaxDim / v_heads)
+    return malformed(key_of(keys().delta_k_dim), fmt::format("found {}, need at most {} with {} "
+                                                             "heads",
+                                                             k_dim, kMaxDim / v_heads, v_heads));
+  for (std::size_t i = 0; i < config_.n_layers; ++i)
+    if (recurrent[i])
+      config_.layers[i].mixer = DeltaNetSpec{.n_k_heads = k_heads,
+                                             .n_v_heads = v_heads,
+                                             .k_dim = k_dim,
+                                             .v_dim = v_rows / v_heads,
+                                             .conv_width = width};
   return Ok{};
 }
 
@@ -344,9 +418,17 @@ Result<float> Reader::read_positive(const std::string& key, float absent) const 
 
 Status Reader::read_rope() {
   const std::string key = key_of(keys().rope_dims);
-  std::size_t least = config_.attention(0).head_dim;
-  for (const LayerSpec& layer : config_.layers) least = std::min(least, layer.head_dim());
-  LLM_TRY(const std::uint64_t dims, gguf_.get_unsigned_or(key, config_.attention(0).head_dim));
+  std::size_t first = 0;  // of the layers with attention
+  std::size_t least = 0;
+  for (const LayerSpec& layer : config_.layers) {
+    if (layer.attention() == nullptr) continue;
+    if (first == 0) first = least = layer.head_dim();
+    least = std::min(least, layer.head_dim());
+  }
+  if (first == 0)
+    return unsupported(key_of(keys().full_attention_period),
+                       "found no layer with attention, need one");
+  LLM_TRY(const std::uint64_t dims, gguf_.get_unsigned_or(key, first));
   if (dims == 0 || dims % 2 != 0 || dims > least) {
     return malformed(
         key, fmt::format("found {}, need an even number from 2 to the head dim {}", dims, least));

@@ -33,9 +33,10 @@ struct RopeSpec {
 /// architecture's HyperParameterKeys.
 struct HyperParameters {
   const Architecture* architecture = nullptr;  ///< never nullptr when read from a file
-  std::size_t n_layers = 0;                    ///< block_count; layers.size()
-  std::size_t d_model = 0;                     ///< embedding_length
-  std::size_t n_vocab = 0;                     ///< rows of token_embd.weight
+  std::size_t n_layers = 0;            ///< block_count - nextn_predict_layers; layers.size()
+  std::size_t n_mtp_layers = 0;        ///< nextn_predict_layers: blocks after them, not used
+  std::size_t d_model = 0;             ///< embedding_length
+  std::size_t n_vocab = 0;             ///< rows of token_embd.weight
   std::size_t context = 0;             ///< context_length: positions the model was trained for
   float norm_eps = 1e-5F;              ///< attention.layer_norm_rms_epsilon
   float embedding_scale = 1.0F;        ///< rows of the embedding are multiplied by it

@@ -15,12 +15,28 @@ struct AttentionSpec {
   std::size_t n_kv_heads = 0;  ///< attention.head_count_kv; divides n_heads
   std::size_t head_dim = 0;    ///< attention.key_length, default d_model / n_heads; even
   std::size_t rope = 0;        ///< index in HyperParameters::ropes
-  std::size_t window = 0;  ///< positions that one attends to, including itself; 0: all before it
-  float scale = 1;         ///< scores are multiplied by it
+  std::size_t window = 0;    ///< positions that one attends to, including itself; 0: all before it
+  float scale = 1;           ///< scores are multiplied by it
+  bool output_gate = false;  ///< the output is multiplied by the sigmoid of a second projection
 
   std::size_t q_rows() const { return n_heads * head_dim; }
   std::size_t kv_rows() const { return n_kv_heads * head_dim; }
   std::size_t heads_per_kv() const { return n_heads / n_kv_heads; }
+};
+
+/// Gated DeltaNet (docs/numerics.md): a causal convolution over q, k and v, then a state for each
+/// value head that every token changes. Key head h % n_k_heads belongs to value head h.
+struct DeltaNetSpec {
+  std::size_t n_k_heads = 0;   ///< ssm.group_count; divides n_v_heads
+  std::size_t n_v_heads = 0;   ///< ssm.time_step_rank
+  std::size_t k_dim = 0;       ///< ssm.state_size: of a head of q and of k
+  std::size_t v_dim = 0;       ///< ssm.inner_size / n_v_heads
+  std::size_t conv_width = 0;  ///< ssm.conv_kernel: positions that the convolution sees, >= 2
+
+  std::size_t k_rows() const { return n_k_heads * k_dim; }
+  constexpr std::size_t v_rows() const { return n_v_heads * v_dim; }
+  /// Channels of the convolution: q, k and v, one after the other.
+  std::size_t channels() const { return 2 * k_rows() + v_rows(); }
 };
 
 /// A gated feed-forward, or a mixture of experts.
@@ -28,6 +44,7 @@ struct FfnSpec {
   std::size_t d_ff = 0;       ///< feed_forward_length; width of an expert
   std::size_t n_experts = 0;  ///< expert_count; 0: no experts
   std::size_t n_used = 0;     ///< expert_used_count: experts per row
+  std::size_t d_shared = 0;   ///< width of an expert that every row uses; 0: there is none
   Activation activation = Activation::kSwiGlu;
 
   /// Number of feed-forwards, and how many of them a row uses.
@@ -38,10 +55,13 @@ struct FfnSpec {
 /// A part that some layers have and others lack. The rows of the tables of tensors (kTensorRoles)
 /// and of taps (kTaps) name it; a layer has the rows of its parts.
 enum class LayerPart {
-  kEvery,      ///< every layer
-  kAttention,  ///< LayerSpec::mixer is AttentionSpec
-  kPostNorms,  ///< LayerSpec::has_post_norms
-  kExperts,    ///< a feed-forward is a mixture of experts
+  kEvery,         ///< every layer
+  kAttention,     ///< LayerSpec::mixer is AttentionSpec
+  kOutputGate,    ///< AttentionSpec::output_gate
+  kDeltaNet,      ///< LayerSpec::mixer is DeltaNetSpec
+  kPostNorms,     ///< LayerSpec::has_post_norms
+  kExperts,       ///< a feed-forward is a mixture of experts
+  kSharedExpert,  ///< FfnSpec::d_shared
 };
 
 /// Parts of a layer.
@@ -63,19 +83,23 @@ class LayerPartSet {
 /// Everything that one layer is, except what its tensors show: biases, norms of heads.
 struct LayerSpec {
   /// The part that reads other positions.
-  std::variant<AttentionSpec> mixer = {};
+  std::variant<AttentionSpec, DeltaNetSpec> mixer = {};
   std::vector<FfnSpec> ffns = {};  ///< in the order in which they are computed
   bool has_post_norms = false;     ///< norms before each sum into the residual stream
 
   /// nullptr if the mixer is a different one.
   AttentionSpec* attention() { return std::get_if<AttentionSpec>(&mixer); }
   const AttentionSpec* attention() const { return std::get_if<AttentionSpec>(&mixer); }
+  const DeltaNetSpec* delta_net() const { return std::get_if<DeltaNetSpec>(&mixer); }
 
   LayerPartSet parts() const {
     return LayerPartSet()
         .add(LayerPart::kAttention, attention() != nullptr)
+        .add(LayerPart::kOutputGate, attention() != nullptr && attention()->output_gate)
+        .add(LayerPart::kDeltaNet, delta_net() != nullptr)
         .add(LayerPart::kPostNorms, has_post_norms)
-        .add(LayerPart::kExperts, n_experts() > 0);
+        .add(LayerPart::kExperts, n_experts() > 0)
+        .add(LayerPart::kSharedExpert, d_shared() > 0);
   }
   bool has(LayerPart part) const { return parts().has(part); }
 
@@ -85,8 +109,16 @@ struct LayerSpec {
   std::size_t head_dim() const { return attention() == nullptr ? 0 : attention()->head_dim; }
   std::size_t q_rows() const { return attention() == nullptr ? 0 : attention()->q_rows(); }
   std::size_t kv_rows() const { return attention() == nullptr ? 0 : attention()->kv_rows(); }
+  std::size_t delta_channels() const {
+    return delta_net() == nullptr ? 0 : delta_net()->channels();
+  }
+  std::size_t delta_v_rows() const { return delta_net() == nullptr ? 0 : delta_net()->v_rows(); }
+  std::size_t delta_v_heads() const { return delta_net() == nullptr ? 0 : delta_net()->n_v_heads; }
+  std::size_t delta_v_dim() const { return delta_net() == nullptr ? 0 : delta_net()->v_dim; }
+  std::size_t conv_width() const { return delta_net() == nullptr ? 0 : delta_net()->conv_width; }
   std::size_t window() const { return attention() == nullptr ? 0 : attention()->window; }
   std::size_t d_ff() const { return ffns.empty() ? 0 : ffns[0].d_ff; }
+  std::size_t d_shared() const { return ffns.empty() ? 0 : ffns[0].d_shared; }
   std::size_t n_experts() const { return ffns.empty() ? 0 : ffns[0].n_experts; }
   std::size_t n_ffn() const { return ffns.empty() ? 0 : ffns[0].n(); }
   std::size_t n_ffn_used() const { return ffns.empty() ? 0 : ffns[0].n_of_row(); }

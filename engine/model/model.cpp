@@ -57,10 +57,10 @@ Status check_manifest(const ModelFile& model, const LoadOptions& options, int th
   const std::string path = options.manifest->empty()
                                ? model.file.path() + std::string(kManifestSuffix)
                                : *options.manifest;
-  LLM_TRY(const GgufManifest manifest, read_gguf_manifest(path));
+  LLM_TRY(const GgufTree manifest, read_gguf_manifest(path));
   Hashing hashing{.threads = threads};
   if (options.progress) hashing.progress = std::bind_front(options.progress, "compare");
-  LLM_TRY(const auto differences, compare_manifest(model.file, model.gguf, manifest, hashing));
+  LLM_TRY(const auto differences, compare_manifest(model.file, manifest, hashing));
   return differences.empty() ? Status(Ok{}) : integrity_error(differences);
 }
 

@@ -8,29 +8,43 @@ namespace llm {
 /// and in which shape is in kTensorRoles; those that a file lacks are empty.
 template <typename Matrix, typename Vector>
 struct LayerParts {
-  Vector attn_norm;          ///< (d_model)
-  Matrix attn_q;             ///< (n_heads * head_dim, d_model)
-  Matrix attn_k;             ///< (n_kv_heads * head_dim, d_model)
-  Matrix attn_v;             ///< (n_kv_heads * head_dim, d_model)
-  Vector attn_q_bias;        ///< (n_heads * head_dim)
-  Vector attn_k_bias;        ///< (n_kv_heads * head_dim)
-  Vector attn_v_bias;        ///< (n_kv_heads * head_dim)
-  Vector attn_q_norm;        ///< (head_dim): of each head of q, before RoPE
-  Vector attn_k_norm;        ///< (head_dim): of each head of k
-  Vector attn_sinks;         ///< (n_heads): scores of keys without a value
-  Matrix attn_output;        ///< (d_model, n_heads * head_dim)
-  Vector attn_output_bias;   ///< (d_model)
-  Vector attn_post_norm;     ///< (d_model): post_attention_norm.weight
-  Vector ffn_norm;           ///< (d_model)
-  Matrix ffn_gate_inp;       ///< (n_experts, d_model): the router
-  Vector ffn_gate_inp_bias;  ///< (n_experts)
-  Matrix ffn_gate;           ///< (n_ffn * d_ff, d_model): one expert after the other
-  Matrix ffn_up;             ///< (n_ffn * d_ff, d_model)
-  Matrix ffn_down;           ///< (n_ffn * d_model, d_ff)
-  Vector ffn_gate_bias;      ///< (n_ffn * d_ff)
-  Vector ffn_up_bias;        ///< (n_ffn * d_ff)
-  Vector ffn_down_bias;      ///< (n_ffn * d_model)
-  Vector ffn_post_norm;      ///< (d_model): post_ffw_norm.weight
+  Vector attn_norm;           ///< (d_model)
+  Matrix attn_q;              ///< (n_heads * head_dim, d_model)
+  Matrix attn_k;              ///< (n_kv_heads * head_dim, d_model)
+  Matrix attn_v;              ///< (n_kv_heads * head_dim, d_model)
+  Vector attn_q_bias;         ///< (n_heads * head_dim)
+  Vector attn_k_bias;         ///< (n_kv_heads * head_dim)
+  Vector attn_v_bias;         ///< (n_kv_heads * head_dim)
+  Vector attn_q_norm;         ///< (head_dim): of each head of q, before RoPE
+  Vector attn_k_norm;         ///< (head_dim): of each head of k
+  Matrix attn_q_gate;         ///< (n_heads * head_dim, d_model): of the output
+  Vector attn_sinks;          ///< (n_heads): scores of keys without a value
+  Matrix attn_output;         ///< (d_model, n_heads * head_dim)
+  Vector attn_output_bias;    ///< (d_model)
+  Matrix attn_qkv;            ///< (channels, d_model): of a DeltaNet, q, k and v
+  Matrix attn_gate;           ///< (n_v_heads * v_dim, d_model): of its output
+  Matrix ssm_beta;            ///< (n_v_heads, d_model): how much a token replaces
+  Matrix ssm_alpha;           ///< (n_v_heads, d_model): how much stays
+  Vector ssm_conv1d;          ///< (channels, conv_width): the last is of the token itself
+  Vector ssm_dt;              ///< (n_v_heads): added to alpha
+  Vector ssm_a;               ///< (n_v_heads): below 0, of the logarithm of what stays
+  Vector ssm_norm;            ///< (v_dim)
+  Matrix ssm_out;             ///< (d_model, n_v_heads * v_dim)
+  Vector attn_post_norm;      ///< (d_model): post_attention_norm.weight
+  Vector ffn_norm;            ///< (d_model)
+  Matrix ffn_gate_inp;        ///< (n_experts, d_model): the router
+  Vector ffn_gate_inp_bias;   ///< (n_experts)
+  Matrix ffn_gate;            ///< (n_ffn * d_ff, d_model): one expert after the other
+  Matrix ffn_up;              ///< (n_ffn * d_ff, d_model)
+  Matrix ffn_down;            ///< (n_ffn * d_model, d_ff)
+  Vector ffn_gate_bias;       ///< (n_ffn * d_ff)
+  Vector ffn_up_bias;         ///< (n_ffn * d_ff)
+  Vector ffn_down_bias;       ///< (n_ffn * d_model)
+  Matrix ffn_gate_shexp;      ///< (d_shared, d_model): of the expert that every row goes through
+  Matrix ffn_up_shexp;        ///< (d_shared, d_model)
+  Matrix ffn_down_shexp;      ///< (d_model, d_shared)
+  Matrix ffn_gate_inp_shexp;  ///< (1, d_model): its weight
+  Vector ffn_post_norm;       ///< (d_model): post_ffw_norm.weight
 };
 
 /// The tensors of a model. Those that a file lacks are empty.

@@ -22,7 +22,7 @@ struct TensorView {
   std::size_t n_rows = 0;
   std::size_t n_cols = 0;
   std::size_t first_row = 0;  ///< of the rows in the file's tensor, which may hold those of others
-  std::span<const std::byte> data;
+  std::span<const std::byte> data;  ///< those rows; of heads in turn with others, all (file_row())
 
   bool empty() const { return name.empty(); }
 };

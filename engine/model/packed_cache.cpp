@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <bit>
 #include <cstdint>
@@ -13,7 +12,7 @@
 
 #include "base/atomic_file.h"
 #include "base/thread_team.h"
-#include "engine/gguf/hash_kind.h"
+#include "base/xxh3.h"
 #include "engine/model/weight_store.h"
 #include "quant/contract/contract.h"
 #include "quant/kernels/packed_matrix.h"
@@ -30,13 +29,7 @@ constexpr std::size_t kMaxHeadBytes = std::size_t{64} << 20;
 constexpr std::size_t kMaxNameBytes = 100;
 constexpr std::size_t kSampleBytes = 4096;
 
-std::string xxh3(std::span<const std::byte> bytes) {
-  AnyHash hash(HashKind::kXxh3);
-  hash.update(bytes);
-  return hash.hex();
-}
-
-std::string xxh3(std::string_view text) { return xxh3(std::as_bytes(std::span(text))); }
+std::string xxh3(std::string_view text) { return xxh3_hex(std::as_bytes(std::span(text))); }
 
 /// The order of bytes in a panel, of every type.
 std::string layout() {
@@ -63,18 +56,17 @@ std::span<const std::byte> metadata_of(const MappedFile::Part& part, const GgufF
 
 /// A few bytes of every matrix, at places that differ from matrix to matrix.
 Result<std::string> samples(const ModelFile& model, const WeightPlan& plan) {
-  AnyHash hash(HashKind::kXxh3);
-  std::array<std::byte, kSampleBytes> sample{};
+  std::vector<std::byte> all;
   std::uint64_t place = 0;
   for (const PlacedMatrix& matrix : plan.matrices) {
     const std::span<const std::byte> data = matrix.view->data;
     place += 0x9E3779B97F4A7C15U;  // 2^64 over the golden ratio: multiples spread evenly
     const std::size_t n = std::min(kSampleBytes, data.size());
     const auto begin = static_cast<std::size_t>(place % (data.size() - n + 1));
-    LLM_RETURN_IF_ERROR(model.file.read(data.subspan(begin, n), std::span(sample).first(n)));
-    hash.update(std::span(sample).first(n));
+    all.resize(all.size() + n);
+    LLM_RETURN_IF_ERROR(model.file.read(data.subspan(begin, n), std::span(all).last(n)));
   }
-  return hash.hex();
+  return xxh3_hex(all);
 }
 
 /// The head of a cache without its chunks: a line for everything that must be as it was.
@@ -86,7 +78,7 @@ Result<std::vector<std::string>> head_lines(const ModelFile& model, const Weight
     lines.push_back(fmt::format("source size {} modified {} changed {} inode {}", s.size,
                                 s.modified_ns, s.changed_ns, s.inode));
   for (const MappedFile::Part& part : model.file.parts())
-    lines.push_back("metadata " + xxh3(metadata_of(part, model.gguf)));
+    lines.push_back("metadata " + xxh3_hex(metadata_of(part, model.gguf)));
   LLM_TRY(const std::string sampled, samples(model, plan));
   lines.push_back("samples " + sampled);
   for (const PlacedMatrix& m : plan.matrices)
@@ -107,7 +99,7 @@ std::vector<std::string> chunk_hashes(std::span<const std::byte> panels, int n_t
   run_parallel(n_threads, [&](Worker worker) {
     worker.take_tasks(hashes.size(), [&](std::size_t i) {
       const std::size_t begin = i * kChunkBytes;
-      hashes[i] = xxh3(panels.subspan(begin, std::min(kChunkBytes, panels.size() - begin)));
+      hashes[i] = xxh3_hex(panels.subspan(begin, std::min(kChunkBytes, panels.size() - begin)));
       const std::size_t now = ++done;
       if (worker.id == 0 && progress)
         progress(stage, std::min(now * kChunkBytes, panels.size()), panels.size());

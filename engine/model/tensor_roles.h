@@ -127,6 +127,9 @@ inline constexpr std::array kTensorRoles = [] {
       TensorRole("attn_q.weight", kRequired, &S::q_rows, &H::d_model, &L::attn_q, &LW::attn_q,
                  kRopeHeads)
           .of(kAttention),
+      TensorRole("attn_q_gate.weight", kAbsent, &S::q_rows, &H::d_model, &L::attn_q_gate,
+                 &LW::attn_q_gate)
+          .of(kOutputGate),
       TensorRole("attn_k.weight", kRequired, &S::kv_rows, &H::d_model, &L::attn_k, &LW::attn_k,
                  kRopeHeads)
           .of(kAttention),
@@ -152,6 +155,29 @@ inline constexpr std::array kTensorRoles = [] {
       TensorRole("attn_output.bias", kAbsent, &H::d_model, &L::attn_output_bias,
                  &LW::attn_output_bias)
           .of(kAttention),
+      TensorRole("attn_qkv.weight", kRequired, &S::delta_channels, &H::d_model, &L::attn_qkv,
+                 &LW::attn_qkv)
+          .of(kDeltaNet),
+      TensorRole("attn_gate.weight", kRequired, &S::delta_v_rows, &H::d_model, &L::attn_gate,
+                 &LW::attn_gate)
+          .of(kDeltaNet),
+      TensorRole("ssm_beta.weight", kRequired, &S::delta_v_heads, &H::d_model, &L::ssm_beta,
+                 &LW::ssm_beta)
+          .of(kDeltaNet),
+      TensorRole("ssm_alpha.weight", kRequired, &S::delta_v_heads, &H::d_model, &L::ssm_alpha,
+                 &LW::ssm_alpha)
+          .of(kDeltaNet),
+      TensorRole("ssm_conv1d.weight", kRequired, &S::conv_width, &L::ssm_conv1d, &LW::ssm_conv1d,
+                 kPlain, &S::delta_channels)
+          .of(kDeltaNet),
+      TensorRole("ssm_dt.bias", kRequired, &S::delta_v_heads, &L::ssm_dt, &LW::ssm_dt)
+          .of(kDeltaNet),
+      TensorRole("ssm_a", kRequired, &S::delta_v_heads, &L::ssm_a, &LW::ssm_a).of(kDeltaNet),
+      TensorRole("ssm_norm.weight", kRequired, &S::delta_v_dim, &L::ssm_norm, &LW::ssm_norm)
+          .of(kDeltaNet),
+      TensorRole("ssm_out.weight", kRequired, &H::d_model, &S::delta_v_rows, &L::ssm_out,
+                 &LW::ssm_out)
+          .of(kDeltaNet),
       TensorRole("post_attention_norm.weight", kAbsent, &H::d_model, &L::attn_post_norm,
                  &LW::attn_post_norm),
       TensorRole("ffn_norm.weight", kRequired, &H::d_model, &L::ffn_norm, &LW::ffn_norm),
@@ -173,6 +199,18 @@ inline constexpr std::array kTensorRoles = [] {
                  &S::n_ffn),
       TensorRole("ffn_down.bias", kAbsent, &H::d_model, &L::ffn_down_bias, &LW::ffn_down_bias,
                  kPlain, &S::n_ffn),
+      TensorRole("ffn_gate_shexp.weight", kRequired, &S::d_shared, &H::d_model, &L::ffn_gate_shexp,
+                 &LW::ffn_gate_shexp)
+          .of(kSharedExpert),
+      TensorRole("ffn_up_shexp.weight", kRequired, &S::d_shared, &H::d_model, &L::ffn_up_shexp,
+                 &LW::ffn_up_shexp)
+          .of(kSharedExpert),
+      TensorRole("ffn_down_shexp.weight", kRequired, &H::d_model, &S::d_shared, &L::ffn_down_shexp,
+                 &LW::ffn_down_shexp)
+          .of(kSharedExpert),
+      TensorRole("ffn_gate_inp_shexp.weight", kRequired, ModelSize(), &H::d_model,
+                 &L::ffn_gate_inp_shexp, &LW::ffn_gate_inp_shexp)
+          .of(kSharedExpert),
       TensorRole("post_ffw_norm.weight", kAbsent, &H::d_model, &L::ffn_post_norm,
                  &LW::ffn_post_norm),
       TensorRole("output_norm.weight", kRequired, &H::d_model, &M::output_norm, &MW::output_norm),
@@ -201,29 +239,12 @@ inline std::vector<InLayer<TensorRole>> roles_of_model(std::size_t n_layers) {
   return in_every_layer(std::span<const TensorRole>(kTensorRoles), n_layers);
 }
 
-/// Whether a tensor's rows are packed in another order than the file's.
-inline bool is_reordered(const HyperParameters& config, const TensorRole& role) {
-  return role.order == RowOrder::kRopeHeads &&
-         config.architecture->rope_pairs == RopePairs::kHalves;
-}
-
-/// The row in the file (of a vector: the element) that is packed as row `packed`: itself, unless
-/// the file has RoPE's pairs as halves of a head (docs/numerics.md, "The order of a head").
-inline std::size_t file_row(const HyperParameters& config, const TensorRole& role, int layer,
-                            std::size_t packed) {
-  if (!is_reordered(config, role)) return packed;
-  const std::size_t rope_dims = config.rope_of(static_cast<std::size_t>(layer)).dims;
-  const std::size_t dim = packed % config.attention(static_cast<std::size_t>(layer)).head_dim;
-  if (dim >= rope_dims) return packed;
-  return packed - dim + dim % 2 * (rope_dims / 2) + dim / 2;
-}
-
 /// What `architecture` says of a role: its own row, or what the table says.
 constexpr RoleNeed role_in(const Architecture& architecture, const TensorRole& role) {
   for (const RoleNeed& difference : architecture.roles)
     if (difference.role == role.name)
       return {role.name, difference.need,
-              difference.in_file.empty() ? role.name : difference.in_file};
+              difference.in_file.empty() ? role.name : difference.in_file, difference.by_head};
   return {role.name, role.need, role.name};
 }
 /// Whether models of `architecture` have tensors of `role`.
@@ -254,6 +275,33 @@ inline RowsInTensor rows_in_tensor(const HyperParameters& config, const TensorRo
   if (rows.all == 0) rows.all = role.rows.of(config, layer);
   return rows;
 }
+/// Whether a tensor's rows are packed in another order than the file's.
+inline bool is_reordered(const HyperParameters& config, const TensorRole& role) {
+  return (role.order == RowOrder::kRopeHeads &&
+          config.architecture->rope_pairs == RopePairs::kHalves) ||
+         role_in(*config.architecture, role).by_head;
+}
+
+/// The row of the tensor's view (of a vector: the element) that is packed as row `packed`: itself,
+/// unless the file has RoPE's pairs as halves of a head (docs/numerics.md, "The order of a head"),
+/// or heads of several roles in turn.
+inline std::size_t file_row(const HyperParameters& config, const TensorRole& role, int layer,
+                            std::size_t packed) {
+  if (!is_reordered(config, role)) return packed;
+  const std::size_t head_dim = config.attention(static_cast<std::size_t>(layer)).head_dim;
+  std::size_t dim = packed % head_dim;
+  std::size_t head = packed / head_dim;
+  const std::size_t rope_dims = config.rope_of(static_cast<std::size_t>(layer)).dims;
+  if (role.order == RowOrder::kRopeHeads && dim < rope_dims)
+    dim = dim % 2 * (rope_dims / 2) + dim / 2;
+  if (role_in(*config.architecture, role).by_head) {
+    const RowsInTensor rows = rows_in_tensor(config, role, layer);
+    const std::size_t own = role.rows.of(config, layer);
+    head = head * (rows.all / own) + rows.first / own;
+  }
+  return head * head_dim + dim;
+}
+
 /// The name of the role's tensor in files: "blk.3.ffn_down.weight".
 inline std::string name_in_file(const Architecture& architecture, const TensorRole& role,
                                 int layer) {

@@ -10,10 +10,12 @@ StepRunner::Adopted StepRunner::adopt(RequestId id, std::size_t n_stored,
                                       std::span<const TokenId> tokens, const std::string& scope) {
   if (n_stored == 0) close(id);  // what it held before a preemption
   const auto sequence = sequence_of(id, scope);
-  if (!sequence.ok()) return {n_stored, 0};
+  if (!sequence.ok()) return {.n_stored = n_stored};
   const std::size_t n_loaded = (*sequence)->n_loaded();
   const std::size_t n = (*sequence)->adopt(tokens);
-  return {n, (*sequence)->n_loaded() - n_loaded};
+  return {.n_stored = n,
+          .n_loaded = (*sequence)->n_loaded() - n_loaded,
+          .lost = n_stored == 0 ? (*sequence)->lost(tokens) : SequenceState::Lost{}};
 }
 
 Result<Sequence*> StepRunner::sequence_of(RequestId id, const std::string& scope) {

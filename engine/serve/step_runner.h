@@ -40,8 +40,9 @@ class StepRunner {
       : executor_(std::move(executor)), options_(options) {}
 
   struct Adopted {
-    std::size_t n_stored = 0;  ///< now
-    std::size_t n_loaded = 0;  ///< of those new ones, from disk
+    std::size_t n_stored = 0;       ///< now
+    std::size_t n_loaded = 0;       ///< of those new ones, from disk
+    SequenceState::Lost lost = {};  ///< of a request that begins
   };
   /// What Scheduler::StoredPrefix asks: takes over what others have published of `tokens`, the
   /// leading ones of a request. @param n_stored  what it has; 0: it begins, also once more

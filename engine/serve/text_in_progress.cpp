@@ -147,7 +147,8 @@ ServedText TextInProgress::finish() && {
           .logits_sha256 = request_.hash_logits ? hash_.all() : "",
           .drawn_logits_sha256 = hashes_ ? hash_.drawn() : "",
           .embedding = request_.embedding ? embedding_.result() : std::vector<float>(),
-          .cached_tokens = n_cached_};
+          .cached_tokens = n_cached_,
+          .lost = lost_};
 }
 
 }  // namespace llm

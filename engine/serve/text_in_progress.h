@@ -43,6 +43,7 @@ struct ServedText {
   std::vector<float> embedding;           ///< if wanted
   /// Leading tokens of the prompt whose keys and values other texts had stored.
   std::size_t cached_tokens = 0;
+  SequenceState::Lost lost = {};  ///< leading tokens that were stored once and are computed again
 };
 
 /// A text while it is generated in steps that others decide: takes rows as they come,
@@ -77,6 +78,9 @@ class TextInProgress {
 
   /// The tokens up to `end` are stored, those from `begin` on by other texts.
   void note_adopted(std::size_t begin, std::size_t end);
+  void note_lost(const SequenceState::Lost& lost) {
+    if (lost.n_tokens > lost_.n_tokens) lost_ = lost;
+  }
 
   /// Checks the rows and draws from the last one, but tells nobody: different texts may do so at
   /// once. @param rows  of the part's last tokens; valid until advance() when some were proposed
@@ -113,8 +117,9 @@ class TextInProgress {
   std::size_t next_row_;         ///< the first position whose row was not seen yet
   std::size_t rows_end_;         ///< rows of positions before it are wanted
   std::size_t stored_ = 0;       ///< the most tokens that ever were
-  std::size_t n_cached_ = 0;     ///< of the prompt, stored by others first
-  Status taken_ = Ok{};          ///< what the last take() met
+  SequenceState::Lost lost_;
+  std::size_t n_cached_ = 0;  ///< of the prompt, stored by others first
+  Status taken_ = Ok{};       ///< what the last take() met
   std::vector<Logprobs> prompt_logprobs_;
   LogitsHash hash_;
   Embedding embedding_;

@@ -201,8 +201,10 @@ void TextService::note_tokens(const TextInProgress& text, std::size_t n_before) 
 void TextService::run_step(std::vector<Ended>& ended) {
   const auto stored_prefix = [this](RequestId id, std::size_t n_stored) {
     TextInProgress& text = *texts_.at(id).text;
-    const auto [n, n_loaded] =
+    const auto [n, n_loaded, lost] =
         runner_.adopt(id, n_stored, text.tokens().first(text.n_skippable()), text.scope());
+    text.note_lost(lost);
+    own_figures_.recomputed_tokens[static_cast<std::size_t>(lost.why)] += lost.n_tokens;
     text.note_adopted(n_stored, n);
     own_figures_.reused_tokens += n - n_stored;
     own_figures_.loaded_tokens += n_loaded;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -40,6 +41,8 @@ struct ServiceFigures {
   std::uint64_t evaluated_tokens = 0;  ///< of steps
   std::uint64_t reused_tokens = 0;     ///< that were stored and needed no evaluation
   std::uint64_t loaded_tokens = 0;     ///< of those, the ones that came from disk
+  /// That were stored once and are computed again, by SequenceState::Gone.
+  std::array<std::uint64_t, 3> recomputed_tokens = {};
   std::uint64_t generated_tokens = 0;
   std::uint64_t proposed_tokens = 0;  ///< evaluated on trial
   std::uint64_t accepted_tokens = 0;  ///< of those, the ones that texts went on with

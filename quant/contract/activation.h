@@ -12,12 +12,13 @@ namespace llm {
 /// What a gated feed-forward makes of its gate and of what the gate lets through, element by
 /// element. An activation is its row in kActivations, its case in contract::activate, its lanes in
 /// quant/kernels/float_ops.h and its mathematics in validate/self/definition_check.cpp.
-enum class Activation : std::uint8_t { kSwiGlu, kGeGluTanh, kSwiGluOai };
+enum class Activation : std::uint8_t { kSwiGlu, kGeGluTanh, kSwiGluOai, kSigmoid };
 
-inline constexpr std::array<std::pair<Activation, std::string_view>, 3> kActivations = {
+inline constexpr std::array<std::pair<Activation, std::string_view>, 4> kActivations = {
     {{Activation::kSwiGlu, "SwiGLU"},
      {Activation::kGeGluTanh, "GeGLU-tanh"},
-     {Activation::kSwiGluOai, "SwiGLU-OAI"}}};
+     {Activation::kSwiGluOai, "SwiGLU-OAI"},
+     {Activation::kSigmoid, "sigmoid"}}};
 
 constexpr std::string_view activation_name(Activation kind) {
   return kActivations[static_cast<std::size_t>(kind)].second;
@@ -54,6 +55,8 @@ inline float activate(Activation kind, float gate, float up) {
       const float u = up > K::kLimit ? K::kLimit : up;
       return (x / (1.0F + exp(-(K::kSlope * x)))) * ((-K::kLimit > u ? -K::kLimit : u) + 1.0F);
     }
+    case Activation::kSigmoid:
+      return up / (1.0F + exp(-gate));
   }
   return 0;
 }

@@ -130,6 +130,11 @@ LLM_INLINE F32x16<A> swiglu_oai16(const F32x16<A>& gate, const F32x16<A>& up) {
   return gated * (select_greater(least, u, least, u) + one);
 }
 
+template <class A>
+LLM_INLINE F32x16<A> sigmoid16(const F32x16<A>& gate, const F32x16<A>& up) {
+  return up / (broadcast_f32<A>(1.0F) + exp16(minus(gate)));
+}
+
 /// @param kActivate16  of 16 gates and what they let through
 template <class A, auto kActivate16>
 void activate_row(float* gate, const float* up, std::size_t n) {
@@ -151,6 +156,8 @@ void activate(llm::Activation kind, float* gate, const float* up, std::size_t n)
       return activate_row<A, geglu_tanh16<A>>(gate, up, n);
     case llm::Activation::kSwiGluOai:
       return activate_row<A, swiglu_oai16<A>>(gate, up, n);
+    case llm::Activation::kSigmoid:
+      return activate_row<A, sigmoid16<A>>(gate, up, n);
   }
 }
 

@@ -89,6 +89,33 @@ struct AttendArgs {
 /// Bytes of AttendArgs::workspace for up to n_rows = n_tokens * n_heads.
 std::size_t attend_workspace_bytes(const KvLayout& layout, std::size_t n_rows);
 
+/// A causal convolution of one token, each channel by itself, and silu of it (docs/numerics.md).
+struct ConvolveArgs {
+  const float* const* rows;  ///< (width) of the channels, those of the token itself the last
+  const float* weights;      ///< (width, stride)
+  std::size_t stride;
+  std::size_t width;
+  std::size_t n;  ///< channels
+  float* y;       ///< (n), overwritten
+};
+
+/// A run of tokens through up to 16 columns of the state of a head of a Gated DeltaNet.
+struct DeltaRuleArgs {
+  const float* q;  ///< the first token's head, (k_dim), of its length; k likewise
+  const float* k;
+  const float* v;      ///< the first token's columns
+  std::size_t stride;  ///< in floats, between tokens of q, k and v
+  const float* decay;  ///< of the first token; beta likewise
+  const float* beta;
+  std::size_t gate_stride;  ///< between tokens of decay and beta
+  float* state;             ///< (k_dim, 16), 64-byte aligned
+  float* out;               ///< (n_tokens, n_columns), overwritten
+  std::size_t out_stride;   ///< between tokens
+  std::size_t k_dim;
+  std::size_t n_columns;  ///< the others of `state` stay as they are, where they are 0
+  std::size_t n_tokens;
+};
+
 /// No prefetch: the hardware prefetches a straight line itself.
 inline constexpr std::size_t kNoPrefetch = SIZE_MAX;
 
@@ -120,6 +147,11 @@ struct KernelTable {
   void (*to_half)(const float* x, std::size_t n, std::uint16_t* y);
   /// y[i] = exp((x[i] - largest) / divisor), each step rounded; y may be x. @pre no NaN
   void (*exp_distances)(const float* x, std::size_t n, float largest, float divisor, float* y);
+
+  void (*convolve)(const ConvolveArgs& args);
+  /// x becomes (x / |x|) * factor (docs/numerics.md).
+  void (*unit_length)(float* x, std::size_t n, float factor);
+  void (*delta_rule)(const DeltaRuleArgs& args);
 
   void (*attend)(const AttendArgs& args);
   /// Adds the partial result `later` to `sum` (both {m, l, o[head_dim]}).

@@ -6,6 +6,7 @@
 // objects).
 
 #include "quant/kernels/attention_kernel.h"
+#include "quant/kernels/delta_net_ops.h"
 #include "quant/kernels/matmul_float_kernel.h"
 
 namespace {
@@ -24,6 +25,9 @@ constexpr llm::KernelTable make_table() {
       .axpy = axpy<A>,
       .to_half = row_to_half<A>,
       .exp_distances = exp_distances<A>,
+      .convolve = convolve<A>,
+      .unit_length = unit_length<A>,
+      .delta_rule = delta_rule<A>,
       .attend = attend<A>,
       .merge = merge<A>,
       .finish = finish<A>,

@@ -5,6 +5,7 @@
 #include "base/hex.h"
 #include "base/seeded_hash.h"
 #include "base/sha256.h"
+#include "base/xxh3.h"
 #include "tests/base/bytes.h"
 #include "tests/base/colliding_strings.h"
 #include "tests/support/test.h"
@@ -56,6 +57,12 @@ TEST_CASE("a digest may be taken on the way", "[base][sha256]") {
   hash.update(bytes_of("c"));
   Sha256 moved = std::move(hash);
   CHECK(moved.hex() == sha256_hex(bytes_of("abc")));
+}
+
+// The values of xxhsum 0.8.
+TEST_CASE("XXH3 gives the values of its library's tool", "[base][hash]") {
+  CHECK(xxh3_hex({}) == "2d06800538d394c2");
+  CHECK(xxh3_hex(bytes_of("abc")) == "78af5f94892f3950");
 }
 
 TEST_CASE("SipHash-2-4 gives the values of its paper", "[base][hash]") {

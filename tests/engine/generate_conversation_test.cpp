@@ -83,7 +83,7 @@ TEST_CASE("a long conversation is shortened in one step, not a turn at a time",
                            .reply = "ok",
                            .reply_ids = {byte_id('o'), byte_id('k')}});
   }
-  REQUIRE(conversation.restore(std::move(state), {}).ok());
+  REQUIRE(conversation.restore(std::move(state)).ok());
   session.n_asked_for_tokenizer = 0;
   const auto room = require_ok(conversation.ask("another"));
   REQUIRE(room.turns + conversation.turns().size() == kTurns + 1);
@@ -161,7 +161,7 @@ TEST_CASE("a reply that fills the context goes on at the cost of older turns", "
   say(conversation, "two");
   FakeSession talker(tokenizer_with({}), says_on_and_on, 200);
   Conversation longer(talker, built_in("zephyr", talker));
-  REQUIRE(longer.restore({.system = "Be", .turns = conversation.turns(), .next_draw = 7}, {}).ok());
+  REQUIRE(longer.restore({.system = "Be", .turns = conversation.turns(), .next_draw = 7}).ok());
   const auto result = say(longer, "go");
   REQUIRE(longer.forgotten_turns() == 2);
   REQUIRE(result.stop_reason == StopReason::kContextFull);

@@ -1,4 +1,4 @@
-// Manifests as texts, which may be hostile: trees, and the lines of gguf-hash.
+// Manifests as texts, which may be hostile.
 
 #include "engine/gguf/gguf_split.h"
 #include "tests/engine/manifest_support.h"
@@ -93,87 +93,6 @@ TEST_CASE("a manifest cut anywhere or with any byte changed is refused",
     bad[at] ^= 1;
     if (GgufTree::parse(bad).ok()) FAIL("accepted byte " << at);
   }
-}
-
-TEST_CASE("the hashes of gguf-hash", "[gguf][manifest]") {
-  const auto hash = [](HashKind kind, const std::string& text) {
-    AnyHash whole(kind);
-    for (const char& c : text) whole.update(std::as_bytes(std::span(&c, 1)));
-    return whole.hex();
-  };
-  // FIPS 180-4's examples; the values of xxhsum 0.8.
-  CHECK(hash(HashKind::kSha256, "abc").starts_with("ba7816bf8f01cfea"));
-  CHECK(hash(HashKind::kSha1, "abc") == "a9993e364706816aba3e25717850c26c9cd0d89d");
-  CHECK(hash(HashKind::kXxh64, "") == "ef46db3751d8e999");
-  CHECK(hash(HashKind::kXxh64, "abc") == "44bc2cf5ad770999");
-  CHECK(hash(HashKind::kXxh3, "") == "2d06800538d394c2");
-  CHECK(hash(HashKind::kXxh3, "abc") == "78af5f94892f3950");
-  for (const HashKind kind : kHashKinds) {
-    CHECK(hash_kind_from_name(hash_kind_name(kind)) == kind);
-    CHECK(hash(kind, "abc").size() == hash_kind_digits(kind));
-  }
-}
-
-TEST_CASE("lines of gguf-hash name the tensor that differs", "[gguf][manifest]") {
-  const ScratchDirectory directory;
-  const std::string path = directory.write("m.gguf", TinyGguf::llama().bytes());
-  const auto open = require_ok(open_gguf_file(path));
-  const auto lines = require_ok(hash_lines(open.file, open.gguf, kHashKinds, {.threads = 2}));
-  REQUIRE(lines.lines.size() == 13 * 4);
-  const std::string text = lines.text("C:/models/a.gguf");
-  CHECK_THAT(text, Contains("\nsha1      ") && Contains("\nxxh64     ") &&
-                       Contains("  C:/models/a.gguf:output_norm.weight\n"));
-  auto parsed = require_ok(GgufHashLines::parse(text));
-  CHECK(parsed.text("C:/models/a.gguf") == text);
-  CHECK(compared(path, parsed).empty());
-
-  const GgufTensor* tensor = open.gguf.find_tensor("blk.0.ffn_up.weight");
-  flip(path, open.gguf.data_offset() + tensor->offset + 5);
-  const auto differences = compared(path, parsed);
-  REQUIRE(differences.size() == 8);
-  CHECK(differences[0].title == "sha256 of tensor \"blk.0.ffn_up.weight\"");
-  CHECK(differences[0].bytes->first == open.gguf.data_offset() + tensor->offset);
-  CHECK(differences[4].title == "sha256 of all tensors");
-  flip(path, open.gguf.data_offset() + tensor->offset + 5);
-
-  // --no-layer
-  GgufHashLines all;
-  all.lines = {parsed.lines.back()};
-  CHECK(compared(path, all).empty());
-  std::erase_if(parsed.lines, [](const GgufHashLine& line) {
-    return line.tensor == "output.weight" && line.kind == HashKind::kXxh3;
-  });
-  parsed.lines[0].tensor = "other";
-  const auto missing = compared(path, parsed);
-  REQUIRE(missing.size() == 3);
-  CHECK_THAT(missing[0].message, Contains("found no such tensor"));
-  CHECK_THAT(missing[1].message, Contains("need its line in the manifest"));
-}
-
-TEST_CASE("lines that are not of gguf-hash are refused by number", "[gguf][manifest][bad_input]") {
-  const std::string hex(16, 'a');
-  const std::string all = "xxh64 " + hex + " m.gguf\n";
-  const struct {
-    std::string text;
-    std::string words;
-    ErrorCode code = ErrorCode::kMalformed;
-  } rows[] = {
-      {"", "found nothing"},
-      {"{\"root\": 1}\n", "line 1: found {\"root\":, need sha256"},
-      {all + "uuid 0123 m.gguf\n", "line 2: found a uuid", ErrorCode::kUnsupported},
-      {"xxh64 " + hex + "a m.gguf\n", "17 characters, need 16"},
-      {"xxh64 " + std::string(16, 'G') + " m.gguf\n", "hex digits"},
-      {"xxh64 " + hex + "\n", "found no name"},
-      {all + all, "line 2: found xxh64 of m.gguf twice"},
-      {all + "xxh64 " + hex + " n.gguf:a\n", "line 2: found n.gguf:a"},
-      {all + "xxh64 " + hex + " m.gguf/a\n", "line 2: found m.gguf/a"},
-      {"xxh64 " + hex + " m.gguf:a\nxxh64 " + hex + " m.gguf:bc\n", "the line of all its tensors"},
-  };
-  for (const auto& row : rows) {
-    CAPTURE(row.text);
-    test::must_fail(GgufHashLines::parse(row.text), row.code, {row.words});
-  }
-  CHECK(GgufHashLines::parse("\n" + all + "\r\n" + "xxh64  " + hex + "\tm.gguf:a b:c\n").ok());
 }
 
 }  // namespace

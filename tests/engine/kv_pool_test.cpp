@@ -434,4 +434,29 @@ TEST_CASE("a sequence goes on from its own pages and others'", "[kv]") {
   REQUIRE(holds(b, 2 * kPage, 4 * kPage));
 }
 
+TEST_CASE("what was stored once and is not found is known, and why", "[kv]") {
+  using Gone = SequenceState::Gone;
+  const auto pool = pool_of(30, KvType::kF16, {300, 0});
+  const auto tokens = text(5 * kPage);
+  SequenceState a(pool);
+  fill(a, 0, 5 * kPage);
+  a.publish(tokens);
+  const auto lose = [&](std::size_t layer, std::size_t i) {
+    const auto offset = a.pages(layer)[i] - pool->memory(0);
+    pool->unpublish(static_cast<KvPool::Page>(offset / std::ptrdiff_t(pool->page_bytes())));
+  };
+  const auto lost = [&](std::size_t n_adopted) {
+    SequenceState b(pool);
+    REQUIRE(b.adopt(tokens, 0) == n_adopted);
+    return b.lost(tokens, n_adopted);
+  };
+  REQUIRE(lost(5 * kPage).n_tokens == 0);
+  lose(0, 4);
+  REQUIRE((lost(4 * kPage).n_tokens == kPage && lost(4 * kPage).why == Gone::kWindow));
+  lose(1, 2);
+  REQUIRE((lost(2 * kPage).n_tokens == 3 * kPage && lost(2 * kPage).why == Gone::kEvicted));
+  SequenceState other(pool);
+  REQUIRE(other.lost(text(5 * kPage, 9), 0).n_tokens == 0);
+}
+
 }  // namespace llm

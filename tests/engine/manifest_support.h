@@ -43,7 +43,7 @@ inline void flip(const std::string& path, std::uint64_t at) {
   overwrite(path, at, static_cast<char>(file.get() ^ 0x10));
 }
 
-inline std::vector<GgufDifference> compared(const std::string& path, const GgufManifest& manifest) {
+inline std::vector<GgufDifference> compared(const std::string& path, const GgufTree& manifest) {
   return require_ok(compare_manifest(path, manifest, {.threads = 1}));
 }
 

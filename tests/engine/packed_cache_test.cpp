@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "base/sha256.h"
+#include "base/xxh3.h"
 #include "engine/engine.h"
-#include "engine/gguf/hash_kind.h"
 #include "tests/engine/manifest_support.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_gguf.h"
@@ -23,11 +23,7 @@ std::string hash_of(const std::shared_ptr<const Model>& model) {
   return hash.hex();
 }
 
-std::string xxh3(std::string_view text) {
-  AnyHash hash(HashKind::kXxh3);
-  hash.update(std::as_bytes(std::span(text)));
-  return hash.hex();
-}
+std::string xxh3(std::string_view text) { return xxh3_hex(std::as_bytes(std::span(text))); }
 
 /// The model uses no cache and says why: a warning for each of `words`, which it has. It gives the
 /// right bits all the same.

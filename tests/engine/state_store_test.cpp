@@ -20,8 +20,10 @@ constexpr std::size_t kContext = 1400;
 std::shared_ptr<const Model> model_of(const std::string& architecture, std::size_t n_layers,
                                       std::uint32_t window, std::uint64_t seed = 1,
                                       Compute compute = Compute::kInt8) {
-  TinyGguf tiny =
-      TinyGguf::llama({.n_layers = n_layers, .seed = seed, .architecture = architecture});
+  TinyGguf tiny = TinyGguf::llama({.n_layers = n_layers,
+                                   .seed = seed,
+                                   .architecture = architecture,
+                                   .unlike_layers = architecture == "llama"});
   tiny.set_u32(architecture + ".context_length", kContext);
   if (window > 0) tiny.set_u32(architecture + ".attention.sliding_window", window);
   return loaded(tiny, {.compute = compute, .threads = 1, .hash_file = true});

@@ -76,7 +76,8 @@ TEST_CASE("every role is bound to its own tensor, and packed from it", "[roles]"
     CAPTURE(view.name);
     REQUIRE(view.name == name_in_file(*model->config.architecture, *role, layer));
     bound.insert(view.name);
-    const bool is_qk = role->name.starts_with("attn_q") || role->name.starts_with("attn_k");
+    const bool is_gate = role->name == "attn_q_gate.weight";
+    const bool is_qk = role->order == RowOrder::kRopeHeads;
     const std::size_t n = role->is_matrix() ? view.n_rows : view.n_rows * view.n_cols;
     const std::size_t size = role->is_matrix() ? row_bytes(view.type, view.n_cols) : sizeof(float);
     std::vector<std::byte> row(size);
@@ -89,8 +90,11 @@ TEST_CASE("every role is bound to its own tensor, and packed from it", "[roles]"
     for (std::size_t r = 0; r < n; ++r) {
       // Of each head, neighbours in memory are halves in the file.
       const std::size_t dim = r % rope_dims;
-      const std::size_t in_file =
+      std::size_t in_file =
           halves && is_qk ? r - dim + dim / 2 + (dim % 2 == 1 ? rope_dims / 2 : 0) : r;
+      // A head of the gate after each head of q.
+      if (is_gate || (role->name == "attn_q.weight" && architecture.starts_with("qwen35")))
+        in_file += r / rope_dims * rope_dims + (is_gate ? rope_dims : 0);
       CAPTURE(r);
       if (role->is_matrix()) {
         role->matrix.of(weights, layer).extract_row(r, row);

@@ -1,8 +1,6 @@
 // Layers that differ: in heads and feed-forwards, in what they keep of a sequence.
 
 #include "engine/engine.h"
-#include "engine/prompt_cache.h"
-#include "tests/support/scratch_directory.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 
@@ -63,27 +61,6 @@ TEST_CASE("layers of unlike sizes give the definition's bits", "[layers]") {
     CAPTURE(step);
     REQUIRE(same_bits(rows_of(model, ids, step, kv), expected));
   }
-}
-
-TEST_CASE("of unlike layers a prompt cache holds each layer's rows", "[layers]") {
-  const KvType kv = GENERATE(KvType::kF16, KvType::kQ8);
-  const auto model = loaded(unlike("llama"));
-  const Ids ids = some_text(30);
-  const ScratchDirectory folder;
-  const std::string path = folder.path("cache");
-  const auto open = [&] {
-    return require_ok(open_sequence(model, {.context = 64, .kv = kv, .batch = 16}));
-  };
-  const auto sequence = open();
-  const auto whole = require_ok(sequence->evaluate(ids, LogitRows::kLast));
-  const Rows expected(whole.begin(), whole.end());
-  const CacheIdentity identity = cache_identity(*sequence, std::string(64, 'a'));
-  REQUIRE(PromptCache::write(path, *sequence, 29, identity).ok());
-  const auto again = open();
-  REQUIRE(require_ok(PromptCache::open(path)).restore(*again).ok());
-  REQUIRE(again->position() == 29);
-  const auto rows = require_ok(again->evaluate(std::span(ids).last(1), LogitRows::kLast));
-  REQUIRE(same_bits(rows, expected));
 }
 
 TEST_CASE("a page has one size, and holds as many layers of a kind as find room", "[layers][kv]") {

@@ -420,6 +420,9 @@ struct Entries {
             .axpy = axpy,
             .to_half = to_half,
             .exp_distances = exp_distances,
+            .convolve = table().convolve,
+            .unit_length = table().unit_length,
+            .delta_rule = table().delta_rule,
             .attend = attend,
             .merge = merge,
             .finish = finish};

@@ -13,10 +13,11 @@ def _taps(dump: ActivationDump, case: Case, tap: str) -> np.ndarray:
 
 
 def _top_weight(dump: ActivationDump, case: Case) -> float:
-    """The largest attention weight of the last token of the first call, the mean over the heads of layer 0."""
+    """The largest attention weight of the last token of the first call, the mean over the heads of the first layer that has attention."""
     shape = case.shape
-    query = dump.get(0, "L000/q_rope")[-1].reshape(shape.n_kv_heads, -1, shape.head_dim)
-    keys = dump.get(0, "L000/k_rope").reshape(-1, shape.n_kv_heads, shape.head_dim)
+    layer = "L003" if any(shape.delta) else "L000"
+    query = dump.get(0, f"{layer}/q_rope")[-1].reshape(shape.n_kv_heads, -1, shape.head_dim)
+    keys = dump.get(0, f"{layer}/k_rope").reshape(-1, shape.n_kv_heads, shape.head_dim)
     scores = np.einsum("hgd,khd->hgk", query, keys) * shape.attention_scale
     return float(np.mean(1.0 / np.exp(scores - scores.max(-1, keepdims=True)).sum(-1)))
 

@@ -35,7 +35,8 @@ class Shape:
     theta: float = 10000.0
     family: str = "llama"  # model_type of transformers; "llama-bpe": llama with a byte-level BPE vocabulary
     rope: dict = field(default_factory=lambda: {"rope_type": "default"})
-    partial_rotary: float = 1.0  # of a head, what RoPE turns; of phi3
+    partial_rotary: float = 1.0  # of a head, what RoPE turns; of phi3 and qwen3_5
+    delta: tuple[int, int, int, int] = (0, 0, 0, 0)  # key heads, value heads and their sizes, of qwen3_5
     window: int | None = None  # sliding, of mistral, gemma3, gpt-oss and phi3
     multipliers: dict = field(default_factory=dict)  # of granite's config
     n_experts: int = 0  # each of d_ff; 0: the feed-forward is no mixture
@@ -130,6 +131,18 @@ FAMILY_SHAPES = (
     Shape("phi3-gqa64-long", 256, 3, 4, 2, 64, 512, 700, family="phi3", rope=LONG_ROPE | {"original_max_position_embeddings": 64}),
     Shape("phi3-tied-mqa48-window", 192, 4, 4, 1, 48, 416, 645, tied=True, family="phi3", partial_rotary=0.75, window=5),
     Shape("phi3-mha128", 512, 2, 4, 4, 128, 512, 984, family="phi3"),
+    Shape("qwen3.5-tied-gqa64-2-of-6", 256, 4, 4, 2, 64, 512, 700, tied=True, eps=1e-6, theta=1e7, family="qwen3_5",
+          partial_rotary=0.25, delta=(2, 6, 32, 32)),
+    Shape("qwen3.5-mqa48-unequal", 192, 5, 4, 1, 48, 416, 645, eps=1e-6, theta=1e7, family="qwen3_5", partial_rotary=0.5,
+          delta=(3, 6, 40, 24)),
+    Shape("qwen3.5-mha32-wide", 128, 8, 4, 4, 32, 256, 1000, eps=1e-5, theta=1e7, family="qwen3_5", partial_rotary=0.25,
+          delta=(2, 2, 64, 128)),
+    Shape("qwen3.5moe-tied-gqa64-2-of-8", 256, 4, 4, 2, 64, 256, 700, tied=True, eps=1e-6, theta=1e7, family="qwen3_5_moe",
+          partial_rotary=0.25, delta=(2, 4, 32, 32), n_experts=8, n_used=2),
+    Shape("qwen3.5moe-mqa48-unequal", 192, 5, 4, 1, 48, 96, 645, eps=1e-6, theta=1e7, family="qwen3_5_moe", partial_rotary=0.5,
+          delta=(3, 6, 40, 24), n_experts=10, n_used=6),
+    Shape("qwen3.5moe-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, eps=1e-6, theta=1e7, family="qwen3_5_moe", partial_rotary=0.25,
+          delta=(2, 2, 64, 128), n_experts=16, n_used=4),
 )
 FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100")
 FAMILY_TYPES = ("F16", "Q8_0", "Q4_K_M")

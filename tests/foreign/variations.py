@@ -48,10 +48,15 @@ def plain(state: State, rng: torch.Generator) -> None:
 def trained(state: State, rng: torch.Generator) -> None:
     """Matrices that keep the size of what they map, and norms whose weights differ."""
     # Experts, in one tensor each, have no .weight.
-    for value in _matrices(state, r"layers.*proj(\.weight)?$|mlp\.(gate|router)\.weight"):
+    for value in _matrices(state, r"layers.*proj(_qkv|_z|_a|_b)?(\.weight)?$|mlp\.(gate|router)\.weight"):
         value.mul_(value.shape[-1] ** -0.5 / value.std())
     for value in _matching(state, "norm"):
         value.mul_(torch.exp(0.3 * torch.randn(value.shape, generator=rng)))
+    if _matching(state, "conv1d"):  # Qwen3.5 computes with 1 + the weights of norms that are 0 so far
+        for value in _matching(state, "norm"):
+            value.add_(0.0 if value.any() else 0.3 * torch.randn(value.shape, generator=rng))
+    for value in _matching(state, "conv1d"):
+        value.copy_(0.5 * torch.randn(value.shape, generator=rng))
     biases(state, rng)
 
 
@@ -66,7 +71,7 @@ def sharp(state: State, rng: torch.Generator) -> None:
     """Scores of attention 16 times as far apart: a row sees few keys."""
     trained(state, rng)
     # Scores of normed heads are as large as the norm's weights, whatever the projections are.
-    added = 1.0 if _matching(state, "pre_feedforward_layernorm") else 0.0  # Gemma computes with 1 + weight
+    added = 1.0 if _matching(state, "pre_feedforward_layernorm|conv1d") else 0.0  # Gemma and Qwen3.5 compute with 1 + weight
     for value in _matching(state, "[qk]_norm"):
         value.add_(added).mul_(4.0).sub_(added)
     if not _matching(state, "[qk]_norm"):

@@ -22,7 +22,7 @@ AREAS = {
                     "engine/gguf/gguf_foreign.cpp", "base/byte_reader.cpp"],
     "model checks": ["engine/model/model_file.cpp", "engine/model/hyper_parameters.cpp", "engine/model/model_tensors.cpp",
                      "engine/model/rope.cpp"],
-    "manifests": ["engine/gguf/gguf_tree_text.cpp", "engine/gguf/gguf_hash_lines.cpp"],
+    "manifests": ["engine/gguf/gguf_tree_text.cpp"],
     "vocabulary": ["engine/model/vocab_from_gguf.cpp", "engine/model/special_tokens.cpp", "tokenizer/vocab_check.cpp"],
     "tokenizer": ["tokenizer/tokenizer.cpp", "tokenizer/prefix_matcher.cpp", "tokenizer/stream_decoder.cpp", "tokenizer/byte_bpe/",
                   "tokenizer/sentencepiece/", "base/utf8.cpp"],
@@ -34,9 +34,9 @@ AREAS = {
                  "tools/llmserve/api/prompts.cpp", "tools/llmserve/api/request_", "tools/llmserve/api/structure_fields.cpp", "base/json.cpp"],
     "replies": ["engine/chat/reply_parser.cpp", "engine/chat/call_reader.cpp", "engine/chat/reply_format.cpp"],
     "NPZ and dumps": ["validate/reference/npz/", "validate/reference/dump/dump.cpp", "validate/reference/dump/dump_meta.cpp"],
-    "prompt cache": ["engine/prompt_cache.cpp"],
+    "state file": ["engine/state_file.cpp"],
     "session": ["tools/llmrun/session_file.cpp"],
-    "receipts": ["validate/receipt/read_receipt.cpp", "validate/receipt/receipt_log.cpp", "validate/report/json_members.cpp"],
+    "receipts": ["validate/receipt/read_receipt.cpp", "validate/receipt/receipt_log.cpp", "base/json_members.cpp"],
     "HTTP head": ["tools/llmserve/http/http_head.cpp", "tools/llmserve/http/http_reader.cpp", "tools/llmserve/access_control.cpp"],
 }
 

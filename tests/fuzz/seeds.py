@@ -134,11 +134,11 @@ def own_seeds():
         yield "receipt", json.dumps(one, indent=1).encode()
         yield "receipt", (json.dumps({"format": "llm-receipt-log/1", "n": 1, "time": "2026-11-26T00:00:00Z", "previous": "0" * 64,
                                       "receipt": one}) + "\n").encode() * 2
-    for ids, n, kv in (([], 0, "f16"), ([5, 6], 0, "f16"), ([5, 6, 7], 2, "f16"), ([5], 1, "f16"), ([5], 0, "q8")):
-        yield "prompt_cache", b"\0" + tiny.prompt_cache(ids, n, kv=kv)
-    yield "prompt_cache", b"\1LLMCACHE" + struct.pack("<IQ", 2, 84) + b"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-    for turns, version in ((0, 2), (1, 1), (1, 2), (3, 2)):
-        yield "session", text(bytes([5, 6])) + tiny.session(turns, version)
+    for first, ids, sections in ((0, [], []), (0, [5, 6], [784]), (1, [5, 6, 7], [784, 0]), (2, [5, 6], [0, 100])):
+        yield "state_file", b"\0" + tiny.state_head(first, ids, sections)
+    yield "state_file", b"\1LLMSTATE" + struct.pack("<I", 1)
+    for turns in (0, 1, 3):
+        yield "session", tiny.session(turns)
     for i, reply in enumerate(REPLIES):
         for form in range(7):
             yield "reply", bytes([form, i % 4]) + reply.encode()

@@ -100,16 +100,14 @@ def model(architecture: str, kind: str = "llama", tied: bool = True) -> bytes:
     return gguf(entries, [(name, [dim * scale if dim in (8, 16, 24) else dim for dim in dims]) for name, dims in tensors])
 
 
-def prompt_cache(ids: list[int], n_stored: int, note: str = "", kv: str = "f16") -> bytes:
-    """What stands behind the header, of the model of cache_file.cpp: 784 bytes of keys and values a token."""
-    version = int(re.search(r"kContractVersion = (\d+)", (ROOT / "quant/contract/contract.h").read_text())[1])
-    return (string("0" * 64) + struct.pack("<I", version) + string(kv) + string("int8") + string(note)
-            + struct.pack("<Q", len(ids)) + struct.pack(f"<{len(ids)}i", *ids) + struct.pack("<Q", n_stored)
-            + bytes(784 * n_stored))
+def state_head(first: int, ids: list[int], sections: list[int]) -> bytes:
+    """What stands before the hash of the head (docs/cache.md)."""
+    return (b"LLMSTATE" + struct.pack("<5I", 1, len(sections), 0, first, len(ids)) + bytes(32) + struct.pack(f"<{len(ids)}i", *ids)
+            + b"".join(struct.pack("<Q", size) + bytes(32) for size in sections))
 
 
-def session(turns: int, version: int = 2) -> bytes:
-    note = {"schema_version": version, "chat_template": "chatml", "system": "Be brief." if turns > 1 else None,
+def session(turns: int) -> bytes:
+    note = {"schema_version": 3, "model_sha256": "", "chat_template": "chatml", "system": "Be brief." if turns > 1 else None,
             "turns": [{"message": "Hi", "reply": [72, 255] if i else "So.", "reply_ids": [5, 6]} for i in range(turns)],
             "forgotten_turns": 0, "next_draw": 3}
     return json.dumps(note).encode()

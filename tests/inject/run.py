@@ -287,7 +287,7 @@ SCENARIOS = [
     Tool("load and 4 tokens", "llmrun model.gguf -p Once -n 4 -t 2 -q --temp 0 --logits-hash", ["model.gguf"]),
     Tool("chat with a session", "llmrun model.gguf -i --chat-template zephyr --session s -n 4 -t 2 -q --temp 0 --no-history",
          ["model.gguf"], {"s": None}, text=b"Tell me of a cat.\nAnd a dog.\n"),
-    Tool("prompt cache", "llmrun model.gguf -p Once -n 2 -t 2 -q --temp 0 --cache-save c", ["model.gguf"], {"c": bytes}),
+    Tool("cache", "llmrun model.gguf -p Once -n 2 -t 2 -q --temp 0 --cache-dir c", ["model.gguf"], {"c/": None}),
     Tool("packed cache", "llmrun model.gguf -p Once -n 4 -t 2 -q --temp 0 --packed-cache packed", ["model.gguf"],
          {"packed/": None}),
     Tool("quantize", "llmquant model.gguf out.gguf Q8_0 2 -q --allow-requantize", ["model.gguf"], {"out.gguf": bytes}),

@@ -47,7 +47,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.head(status, headers, body)
         self.wfile.write(body)
 
-
     def endless(self, status: int, headers: dict, part: bytes = b" " * 65536) -> None:
         """An answer whose body, or by `part` whose header, has no end; 1 GB at most, which no client waits for."""
         self.send_response(status)
@@ -65,7 +64,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 class Hub:
     """`files`: "OWNER/NAME/FILE" -> bytes. `faults`: the same -> a list of faults, one taken by each request of the
     content: "500", "429" (Retry-After 0), "cut:N" (after N bytes), "slow", "no-range" (stays), "wrong" (other bytes, stays),
-    "changed" (other content from now on), "shifted" (206 of another place), "drip:N" (N bytes more at each request, always from
+    "drip:N" (N bytes more at each request, always from
     the start, stays), "endless:STATUS" (a body without end), "short" (all but the last 5 bytes, as if whole, stays). `front_faults`:
     the same of the front, one taken by each request: "endless:STATUS", "headers", or bytes that are the answer. `gated`: repositories that only who has the token
     "secret" gets files of. `tokens`: whether a token came with each request, at the front and at the content network."""
@@ -143,8 +142,6 @@ class _Content(Handler):
             return self.answer(int(fault), {"Retry-After": "0"} if fault == "429" else {})
         if fault.startswith("endless:"):
             return self.endless(int(fault.removeprefix("endless:")), {})
-        if fault == "changed":
-            self.hub.files[name] = bytes(reversed(self.hub.files[name]))
         data = self.hub.files[name]
         if fault == "wrong":
             data = bytes([data[0] ^ 1]) + data[1:]
@@ -161,7 +158,6 @@ class _Content(Handler):
             begin, status = int(match[1]), 206
             if begin >= len(data):
                 return self.answer(416, {"Content-Range": f"bytes */{len(data)}"})
-            begin = max(0, begin - 7) if fault == "shifted" else begin
             headers["Content-Range"] = f"bytes {begin}-{len(data) - 1}/{len(data)}"
         body = data[begin:]
         self.head(status, headers, body)

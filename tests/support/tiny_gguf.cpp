@@ -26,8 +26,12 @@ constexpr std::size_t kHeads = 4;
 constexpr std::size_t kKvHeads = 2;
 constexpr std::size_t kHeadDim = kModelDim / kHeads;
 constexpr std::size_t kWideHeadDim = 24;  // of qwen3
+constexpr std::size_t kFullAttentionPeriod = 2;
+constexpr DeltaNetSpec kDeltaNet = {
+    .n_k_heads = 2, .n_v_heads = 4, .k_dim = 20, .v_dim = 8, .conv_width = 4};
 constexpr std::size_t kExperts = 5;
 constexpr std::size_t kExpertsUsed = 2;
+constexpr std::size_t kSharedFeedForward = 96;
 
 std::uint64_t align_up(std::uint64_t value, std::uint64_t alignment) {
   return alignment == 0 ? value : (value + alignment - 1) / alignment * alignment;
@@ -132,17 +136,25 @@ std::string random_block(WeightType type, float amplitude, Random& random) {
   }
 }
 
+/// Where an architecture has both kinds of layers, every other has attention.
+bool is_recurrent(const Architecture& architecture, std::size_t layer) {
+  return architecture.full_attention_period > 0 && layer % kFullAttentionPeriod == 0;
+}
+
 HyperParameters hyper_parameters(const TinyOptions& options) {
   HyperParameters config;
   config.architecture = find_architecture(options.architecture);
   REQUIRE(config.architecture != nullptr);
   config.n_layers = options.n_layers;
+  if (config.architecture->full_attention_period > 0)
+    config.n_layers = std::max(config.n_layers, kFullAttentionPeriod);
   config.d_model = kModelDim;
   const std::size_t head_dim = options.architecture == "qwen3" ? kWideHeadDim : kHeadDim;
   FfnSpec ffn{.d_ff = kFeedForward};
   if (config.architecture->has_experts) {
     ffn.n_experts = kExperts;
     ffn.n_used = kExpertsUsed;
+    if (config.architecture->has_shared_expert) ffn.d_shared = kSharedFeedForward;
   }
   config.ropes = {RopeSpec{.dims = head_dim}};
   for (std::size_t i = 0; i < config.n_layers; ++i) {
@@ -151,14 +163,16 @@ HyperParameters hyper_parameters(const TinyOptions& options) {
     AttentionSpec attention{
         .n_heads = kHeads / part, .n_kv_heads = kKvHeads / part, .head_dim = head_dim};
     ffn.d_ff = kFeedForward / part;
+    attention.output_gate = config.architecture->has_output_gate;
     config.layers.push_back({.mixer = attention, .ffns = {ffn}});
+    if (is_recurrent(*config.architecture, i)) config.layers.back().mixer = kDeltaNet;
   }
   return config;
 }
 
 /// Of every kind that a matrix may have, some.
 WeightType type_of(const TensorRole& role) {
-  if (!role.is_matrix() || role.name == "attn_k.weight" || role.name == "ffn_gate_inp.weight")
+  if (!role.is_matrix() || role.name == "attn_k.weight" || role.name.starts_with("ffn_gate_inp"))
     return WeightType::kF32;
   if (role.name == "attn_q.weight") return WeightType::kF16;
   if (role.name == "attn_v.weight") return WeightType::kQ8_0;
@@ -168,8 +182,8 @@ WeightType type_of(const TensorRole& role) {
 /// Weights of a norm near 1, or biases and sinks.
 std::string vector_values(std::string_view name, std::size_t n, std::uint64_t seed) {
   Random random(seed);
-  const bool is_norm = !name.ends_with(".bias") && !name.ends_with("attn_sinks.weight");
-  const float mean = is_norm ? 1.0F : 0.0F;
+  const bool is_norm = name.find("norm") != std::string_view::npos;
+  const float mean = is_norm ? 1.0F : name.ends_with("ssm_a") ? -1.1F : 0.0F;
   const float amplitude = is_norm ? 0.1F : 1.0F;
   std::string out;
   for (std::size_t i = 0; i < n; ++i) out += encoded(mean + random.uniform(amplitude));
@@ -235,16 +249,18 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
     return (options.architecture + ".").append(suffix);
   };
   const HyperParameters config = hyper_parameters(options);
-  const auto head_dim = static_cast<std::uint32_t>(config.attention(0).head_dim);
+  const auto head_dim = static_cast<std::uint32_t>(config.most(&LayerSpec::head_dim));
   model.set_string("general.architecture", options.architecture);
   model.set_string("general.name", "tiny");
-  model.set_u32(key("block_count"), static_cast<std::uint32_t>(options.n_layers));
+  model.set_u32(key("block_count"), static_cast<std::uint32_t>(config.n_layers));
   model.set_u32(key("context_length"), 64);
   model.set_u32(key("embedding_length"), kModelDim);
   model.set_u32(key(config.architecture->keys.d_ff), kFeedForward);
   if (config.architecture->has_experts) {
     model.set_u32(key(config.architecture->keys.n_experts), kExperts);
     model.set_u32(key(config.architecture->keys.n_experts_used), kExpertsUsed);
+    if (config.architecture->has_shared_expert)
+      model.set_u32(key(config.architecture->keys.d_shared), kSharedFeedForward);
   }
   if (config.architecture->has_scales) {
     model.set_f32(key(config.architecture->keys.embedding_scale), 3.0F);
@@ -257,6 +273,15 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
     model.set_string(key(config.architecture->keys.rope_scaling), "yarn");
     model.set_f32(key(config.architecture->keys.rope_scale), 4.0F);
     model.set_u32(key(config.architecture->keys.original_context), 16);
+  }
+  if (config.architecture->full_attention_period > 0) {
+    const HyperParameterKeys& keys = config.architecture->keys;
+    model.set_u32(key(keys.full_attention_period), kFullAttentionPeriod);
+    model.set_u32(key(keys.conv_width), kDeltaNet.conv_width);
+    model.set_u32(key(keys.delta_k_dim), kDeltaNet.k_dim);
+    model.set_u32(key(keys.delta_k_heads), kDeltaNet.n_k_heads);
+    model.set_u32(key(keys.delta_v_heads), kDeltaNet.n_v_heads);
+    model.set_u32(key(keys.delta_v_rows), std::uint32_t{kDeltaNet.v_rows()});
   }
   if (options.architecture == "phi3")
     model.set_f32(key(config.architecture->keys.rope_magnitude), 1.2F);
@@ -311,10 +336,10 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
   add("output_norm.weight", WeightType::kF32, {kModelDim}, false);
   if (!options.tied_output)
     add("output.weight", WeightType::kQ4_0, {kModelDim, pieces().size()}, true);
-  for (std::size_t layer = 0; layer < options.n_layers; ++layer) {
+  for (std::size_t layer = 0; layer < config.n_layers; ++layer) {
     for (const TensorRole& role : kTensorRoles) {
-      if (!role.per_layer || need_of(*config.architecture, role) != Need::kRequired) continue;
       const int at = static_cast<int>(layer);
+      if (!role.per_layer || need_of(config, role, at) != Need::kRequired) continue;
       const RowsInTensor rows = rows_in_tensor(config, role, at);
       if (rows.first > 0) continue;
       std::vector<std::uint64_t> dims = {role.cols.of(config, at)};

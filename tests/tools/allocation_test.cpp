@@ -17,7 +17,6 @@ class Bench : public ToolFolder {
  public:
   Bench() {
     write("text", std::string(300, 'a'));
-    write("lengths", R"([{"prompt": [2, 9], "output": [2, 3]}])");
     shell("llmcheck tiny.gguf -p ab --compute f32 --dump own.npz -q").must_end(0);
     shell("llmgguf hash tiny.gguf -o tiny.gguf.manifest").must_end(0);
   }
@@ -80,7 +79,8 @@ TEST_CASE("memory that runs out at any request is exit code 5, in every tool",
        {"llmtok tiny.gguf -p 'the <s> a' --parse-special --json", kFirst},
        {"llmbench tiny.gguf --no-peaks -p 4 -n 2 -r 1 -t 2", kFirst},
        {"llmsynth s.gguf --shape mqa", kFirst},
-       {"llmload tiny.gguf --lengths lengths --mode real --rate 1000 --requests 4 -t 1", kFirst}}));
+       {"llmload tiny.gguf --lengths 1:2-9:2-3 --mode real --rate 1000 --requests 4 -t 1",
+        kFirst}}));
   const std::size_t n = bench.requests(command);
   REQUIRE(n > kFirst);
   std::set<std::size_t> refused;

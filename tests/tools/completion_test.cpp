@@ -63,22 +63,5 @@ TEST_CASE("zsh reads its scripts", "[tools][completion]") {
   }
 }
 
-TEST_CASE("manual pages have a date and examples, and roff takes them", "[tools][completion]") {
-  for (const std::string tool :
-       {"llmrun", "llmcheck", "llmquant", "llmgguf", "llmbench", "llmtok"}) {
-    CAPTURE(tool);
-    const Finished page = run_tool(tool, {"--man"});
-    CHECK_THAT(page.out,
-               Catch::Matchers::Matches("\\.TH LLM[A-Z]+ 1 \"20[0-9]{2}-[0-9]{2}-[0-9]{2}\" "
-                                        "\"llm[a-z]+ [0-9.]+\"[^]*"));
-    CHECK_THAT(page.out, Contains("\n.SH EXAMPLES\n.TP\n.B " + tool));
-    CHECK_THAT(page.out, Contains("\n.SH EXIT STATUS\n"));
-    if (!has("groff")) continue;
-    const Finished shown =
-        run_shell("'" + tool_path(tool) + "' --man | groff -man -Tutf8 -wall -z");
-    CHECK(shown.err.empty());
-  }
-}
-
 }  // namespace
 }  // namespace llm::test

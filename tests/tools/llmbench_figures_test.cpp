@@ -125,11 +125,11 @@ TEST_CASE("a malformed earlier run is an error that names the row", "[llmbench]"
   const auto [content, words] = GENERATE(table<const char*, const char*>({
       {"", "found no JSON array"},
       {"{}", "found no JSON array"},
-      {"[1]", "[0]: need test"},
-      {R"([{"read_gb_per_s": 1}, {"test": "pp1"}])", "[1]: need test"},
+      {"[1]", "[0]: found 1, need an object"},
+      {R"([{"read_gb_per_s": 1}, {"test": "pp1"}])", "[1].model: found none"},
       {R"([{"test":"pp1","model":"m","type":"t","threads":1,"isa":"i","kv":"f16",
            "tokens_per_s":{"median":0,"min":1,"max":2}}])",
-       "positive median"},
+       "[0].tokens_per_s.median: found 0, need a number above 0"},
   }));
   directory.write("old.json", std::string(content));
   const Error baseline = must_fail(Baseline::read(directory / "old.json"), ErrorCode::kMalformed);
@@ -141,7 +141,6 @@ TEST_CASE("formats carry text of any kind", "[llmbench]") {
   report.measurements = {measured(BenchKind::kPrompt, 100, {1.0}),
                          measured(BenchKind::kLoad, 0, {1.0})};
   REQUIRE(test::parse_json(report_json(report))[0]["model"] == report.model.name);
-  REQUIRE(test::contains(report_csv(report), ",\"a \"\"model\"\", named | so\","));
   const std::string table = report_markdown(report);
   REQUIRE(test::contains(table, "| a \"model\", named ? so |"));
   // Every line of a table is as wide as the first.

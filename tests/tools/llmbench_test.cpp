@@ -108,18 +108,9 @@ TEST_CASE_METHOD(Llmbench, "several tokens a pass are a test of their own") {
       .must_end(2, {"--tokens-per-pass: found \"0\", need integers in 1..512"});
 }
 
-TEST_CASE_METHOD(Llmbench, "tables and comma-separated values have a line per test") {
+TEST_CASE_METHOD(Llmbench, "a table has a line per test") {
   const Finished table = llmbench(kSmall + "--no-peaks").must_end(0, {}, {"| pp20@d9 |"});
   REQUIRE(std::ranges::count(table.out, '\n') == 2 + 8 + 1 + 2 + 2);
-  const Finished csv = llmbench(kSmall + "--no-peaks -o csv").must_end(0);
-  std::istringstream lines(csv.out);
-  std::string line;
-  std::getline(lines, line);
-  REQUIRE(line.starts_with("test,model,type,threads,isa,kv,ms.median,ms.min,ms.max,gb_per_s,"));
-  const auto columns = std::ranges::count(line, ',');
-  int rows = 0;
-  for (; std::getline(lines, line); ++rows) REQUIRE(std::ranges::count(line, ',') == columns);
-  REQUIRE(rows == 8);
 }
 
 TEST_CASE_METHOD(Llmbench, "a start is shown in parts, without and with a packed cache") {
@@ -201,7 +192,7 @@ TEST_CASE_METHOD(Llmbench, "wrong usage of llmbench exits with 2") {
            {"tiny.gguf -b 0", "-b: found \"0\", need integers in 1..65536"},
            {"tiny.gguf -t 257", "-t: found \"257\", need integers in 0..256"},
            {"tiny.gguf -r 0", "-r: found \"0\", need an integer in 1..10000"},
-           {"tiny.gguf -o xml", "-o: found \"xml\", need md, json or csv"},
+           {"tiny.gguf -o xml", "-o: found \"xml\", need md or json"},
            {"tiny.gguf -p 0 -n 0 --no-load", "-p: found no test at all"},
            {"tiny.gguf --peaks --no-peaks", "--peaks: found with --no-peaks"},
            {"tiny.gguf -m tiny.gguf", "found 1 arguments without a dash, need at most 0"},

@@ -1,16 +1,12 @@
 // llmcheck --self --packed-cache: the weights that llmrun would map are the file's.
 
-#include "engine/gguf/hash_kind.h"
+#include "base/xxh3.h"
 #include "tests/tools/llmcheck_process.h"
 
 namespace llm::test {
 namespace {
 
-std::string xxh3(std::string_view text) {
-  AnyHash hash(HashKind::kXxh3);
-  hash.update(std::as_bytes(std::span(text)));
-  return hash.hex();
-}
+std::string xxh3(std::string_view text) { return xxh3_hex(std::as_bytes(std::span(text))); }
 
 /// Exchanges the first two panels of a packed cache, whose hashes all become those of that.
 void exchange_panels(const std::string& path, std::size_t panel_bytes) {

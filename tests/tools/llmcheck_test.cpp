@@ -54,10 +54,9 @@ TEST_CASE("one flipped bit of a weight is found, with op and tensor", "[llmcheck
   const std::string tensor = fmt::format("blk.{}.ffn_gate.weight", layer);
   w.llmcheck(kFableF16 + " --compute f32 --dump own.npz").must_end(0);
   w.write("bad.gguf", with_flipped_bit(layer));
-  const auto json = w.report(
-      "bad.gguf --layer-diff own.npz --compute f32 --report r.md --report r.html --report "
-      "r.junit.xml",
-      1, {"the first is " + tap, tensor, "the model files differ"});
+  const auto json =
+      w.report("bad.gguf --layer-diff own.npz --compute f32 --report r.html --report r.junit.xml",
+               1, {"the first is " + tap, tensor, "the model files differ"});
   CHECK(json["schema_version"] == 1);
   CHECK(json["verdict"] == "FAIL");
   // The engine itself is sound: it computes the damaged file as the definition does.
@@ -66,7 +65,6 @@ TEST_CASE("one flipped bit of a weight is found, with op and tensor", "[llmcheck
   CHECK(json["layer_diffs"][1]["name"] == "f32-ops");
   CHECK(json["layer_diffs"][1]["first_failing"] == tap);
   CHECK(json["layer_diffs"][1]["rows"].size() == 63);
-  CHECK_THAT(w.read("r.md"), Contains("# llmcheck: FAIL") && Contains(tensor));
   CHECK_THAT(w.read("r.junit.xml"), Contains("<failure") && Contains(tap));
   CHECK_THAT(w.read("r.html"),
              Contains("<svg") && Contains(tensor) && !Contains("<script") && !Contains("http"));
@@ -104,7 +102,7 @@ TEST_CASE("a dump of one's own passes; tighter limits fail it", "[llmcheck]") {
   CHECK_THAT(int8.out, !Contains("f32-"));
   w.llmcheck(check + "int8.npz --compute f32").must_end(2, {"the reference computed in int8"});
   w.write("bad.json", limits("-1"));
-  w.llmcheck(check + "own.npz --tol bad.json").must_end(3, {"limits[0] limit"});
+  w.llmcheck(check + "own.npz --tol bad.json").must_end(3, {"limits[0].limit"});
 }
 
 TEST_CASE("a reference whose model is nowhere says which hash was looked for", "[llmcheck]") {

@@ -103,21 +103,17 @@ TEST_CASE("llmrun --verify-model runs nothing but what is promised", "[llmrun][m
   };
   CHECK(run("").must_end(0).out == run("=tiny.gguf.manifest").out);
   run("=none").must_end(4);
-  promised.llmgguf("hash tiny.gguf --lines xxh3 -o lines").must_end(0);
-  run("=lines").must_end(0);
 
   promised.flip_in("token_embd.weight");
-  for (const std::string option : {"", "=tiny.gguf.manifest", "=lines"})
+  for (const std::string option : {"", "=tiny.gguf.manifest"})
     run(option).must_refuse(8, {"tensor \"token_embd.weight\""});
-  // Another value of a key, which no line of gguf-hash covers.
   promised.model = TinyGguf::llama();
   promised.model.set_f32("llama.attention.layer_norm_rms_epsilon", 0.5F);
   promised.write("tiny.gguf", promised.model.bytes());
   run("").must_end(8, {"metadata chunk 0"});
-  run("=lines").must_end(0);
 }
 
-TEST_CASE("llmgguf hash prints root and lines", "[llmgguf][manifest]") {
+TEST_CASE("llmgguf hash prints root and segments", "[llmgguf][manifest]") {
   Promised promised;
   const std::string sha256 = sha256_hex(promised.model.bytes());
   const Json hashes = test::parse_json(promised.llmgguf("hash tiny.gguf --json").out);
@@ -130,16 +126,6 @@ TEST_CASE("llmgguf hash prints root and lines", "[llmgguf][manifest]") {
       .must_end(0, {},
                 {sha256 + "  tiny.gguf\n", "\n" + promised.root() + "  root\n",
                  "  tensor \"output_norm.weight\"\n"});
-
-  const std::string& data = promised.model.tensor("output_norm.weight").data;
-  promised.llmgguf("hash tiny.gguf --lines sha256 | tee lines")
-      .must_end(0, {},
-                {"sha256    " + sha256_hex(std::as_bytes(std::span(data))) +
-                 "  tiny.gguf:output_norm.weight\n"});
-  promised.llmgguf("verify tiny.gguf --manifest lines").must_end(0);
-  promised.flip_in("output_norm.weight");
-  promised.llmgguf("verify tiny.gguf --manifest lines")
-      .must_end(8, {"sha256 of tensor \"output_norm.weight\"", "1 more difference"});
 }
 
 TEST_CASE("manifests that cannot be used are refused by name", "[llmgguf][manifest][bad_input]") {
@@ -151,9 +137,8 @@ TEST_CASE("manifests that cannot be used are refused by name", "[llmgguf][manife
       promised.shell(run).must_end(code, {": error: bad: ", words});
   };
   std::string text = promised.read("tiny.gguf.manifest");
-  refused("", 3, "line 1: found nothing");
-  refused("{}\n", 3, "line 1: found {}, need sha256");
-  refused("uuid 1 m.gguf\n", 6, "found a uuid");
+  refused("", 3, "line 1 (byte 0): found the end of the text");
+  refused("{}\n", 3, "line 1 (byte 0): found \"{}\", need \"gguf-tree 1\"");
   refused("gguf-tree 9\n" + text.substr(12), 6, "line 1 (byte 0): found \"gguf-tree 9\"");
   text.replace(text.size() - 65, 64, std::string(64, '0'));
   refused(text, 3, "root (byte 12): found ");
@@ -164,9 +149,9 @@ TEST_CASE("manifests that cannot be used are refused by name", "[llmgguf][manife
 TEST_CASE("manifest options need their verb and spare what they read", "[llmgguf][manifest]") {
   const Promised promised;
   const std::string before = promised.read("tiny.gguf");
-  for (const char* words : {"show tiny.gguf --manifest tiny.gguf.manifest",
-                            "verify tiny.gguf -o tiny.gguf.manifest", "hash tiny.gguf --lines md5",
-                            "hash tiny.gguf --lines sha1 --json", "hash tiny.gguf -o tiny.gguf"})
+  for (const char* words :
+       {"show tiny.gguf --manifest tiny.gguf.manifest", "verify tiny.gguf -o tiny.gguf.manifest",
+        "hash tiny.gguf -o tiny.gguf"})
     promised.llmgguf(words).must_end(2);
   CHECK(promised.read("tiny.gguf") == before);
 }

@@ -67,19 +67,17 @@ TEST_CASE("llmgguf verify", "[llmgguf]") {
   }
 }
 
-TEST_CASE("llmgguf doctor and llmcheck --doctor", "[llmgguf]") {
+TEST_CASE("llmgguf doctor names and mends what is wrong", "[llmgguf]") {
   const ToolFolder folder;
   folder.shell("llmgguf doctor tiny.gguf").must_end(0, {}, {"nothing wrong"});
-  folder.shell("llmcheck tiny.gguf --doctor").must_end(0, {}, {"nothing wrong"});
 
   TinyGguf model = TinyGguf::llama();
   model.set_u32("llama.block_count", 3);
   folder.write("bad.gguf", model.bytes());
-  const auto told = folder.shell("llmgguf doctor bad.gguf")
-                        .must_end(1, {},
-                                  {"error [shapes] llama.block_count: found 3, need 1",
-                                   "why: ", "remedy: ", "--fix: llama.block_count = 1", "FAULTY"});
-  CHECK(folder.shell("llmcheck bad.gguf --doctor").must_end(1).out == told.out);
+  folder.shell("llmgguf doctor bad.gguf")
+      .must_end(1, {},
+                {"error [shapes] llama.block_count: found 3, need 1",
+                 "why: ", "remedy: ", "--fix: llama.block_count = 1", "FAULTY"});
   const auto json = test::parse_json(folder.shell("llmgguf doctor bad.gguf --json").out);
   CHECK(json["findings"][0]["where"] == "llama.block_count");
   folder.shell("llmgguf doctor bad.gguf --fix out.gguf").must_end(1, {}, {"repaired copy written"});
@@ -87,7 +85,6 @@ TEST_CASE("llmgguf doctor and llmcheck --doctor", "[llmgguf]") {
 
   folder.shell("llmgguf doctor bad.gguf --fix bad.gguf").must_end(2, {"--fix"});
   folder.shell("llmgguf verify tiny.gguf --fix out.gguf").must_end(2, {"--fix", "need doctor"});
-  folder.shell("llmcheck tiny.gguf --doctor --self").must_end(2, {"--doctor"});
   folder.write("text", "no model");
   folder.shell("llmgguf doctor text").must_end(3, {"magic"});
 }

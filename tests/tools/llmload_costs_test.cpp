@@ -30,8 +30,8 @@ TEST_CASE("costs that made the samples are found again, outliers or not", "[llml
     samples.push_back({shape, truth.predict(shape)});
   }
   const auto exact = test::require_ok(CostModel::fit(samples));
-  REQUIRE(quality_of(exact, samples).p95_error < 1e-4);
-  REQUIRE(quality_of(exact, samples).r2 > 0.999999);
+  REQUIRE(quality_of(exact, samples).median_error < 1e-5);
+  REQUIRE(quality_of(exact, samples).total_ratio == Approx(1));
   REQUIRE(exact.seconds()[8] == Approx(70e-6));
   // One in five took twice as long, which without Huber's weights is 6 % in all; the others 2 %
   // more or less.
@@ -41,7 +41,7 @@ TEST_CASE("costs that made the samples are found again, outliers or not", "[llml
   }
   const auto robust = test::require_ok(CostModel::fit(disturbed));
   const FitQuality quality = quality_of(robust, samples);
-  CAPTURE(quality.median_error, quality.p95_error, quality.total_ratio);
+  CAPTURE(quality.median_error, quality.total_ratio);
   REQUIRE(quality.median_error < 0.03);
   REQUIRE(quality.total_ratio == Approx(1).margin(0.03));
   for (const double seconds : robust.seconds()) REQUIRE(seconds >= 0);
@@ -52,16 +52,17 @@ TEST_CASE("residuals keep the mean, in each size of step, and have the spread of
           "[llmload]") {
   // Twice in ten a small step takes five times as long, a large one 1.5 times; the model knows
   // neither, and is 10 % off besides.
-  const CostModel model({1e-4, 0, 1e-5, 1e-5, 0, 0, 0, 0, 0});
+  const CostModel model({1e-4, 0, 1e-5, 1e-5, 0, 1e-9, 0, 0, 0});
   std::mt19937 random(4);
   std::vector<StepSample> samples;
-  for (std::size_t i = 0; i < 4003; ++i) {
-    const StepShape shape{.n_tokens = i % 2 == 0 ? 1 + random() % 4 : 200 + random() % 50};
+  for (std::size_t i = 0; i < 800; ++i) {
+    const StepShape shape{.n_tokens = i % 2 == 0 ? 1 + random() % 4 : 200 + random() % 50,
+                          .n_attended = i};  // no two are predicted to take as long
     const double slow = shape.n_tokens < 100 ? 5 : 1.5;
     samples.push_back({shape, 1.1 * model.predict(shape) * (random() % 10 < 2 ? slow : 1)});
   }
   const Residuals residuals = Residuals::of(model, samples);
-  constexpr std::size_t kDraws = 50;
+  constexpr std::size_t kDraws = 200;  // each factor of a group once
   for (const bool small : {true, false}) {
     double measured = 0;
     double drawn = 0;
@@ -76,25 +77,10 @@ TEST_CASE("residuals keep the mean, in each size of step, and have the spread of
       }
     }
     CAPTURE(small);
-    REQUIRE(drawn == Approx(measured).epsilon(0.02));
+    REQUIRE(drawn == Approx(measured).epsilon(1e-9));
     std::ranges::sort(ratios);
-    REQUIRE(ratios[ratios.size() / 2] == Approx(1.1));
-    REQUIRE(ratios[ratios.size() * 9 / 10] == Approx(small ? 5.5 : 1.65));
-  }
-  // The bins of a group hold equal shares of predicted time: no error of sampling is left.
-  double predicted = 0;
-  double measured = 0;
-  double mean = 0;
-  const auto few = std::span(samples).first(3);
-  const Residuals coarse = Residuals::of(model, few);
-  for (const Residuals::Group& group : coarse.groups()) {
-    mean = std::accumulate(group.ratios.begin(), group.ratios.end(), 0.0) / Residuals::kBins;
-    for (const StepSample& s : few) {
-      if (model.predict(s.shape) != group.up_to) continue;
-      predicted = model.predict(s.shape);
-      measured = s.seconds;
-    }
-    REQUIRE(mean * predicted == Approx(measured).epsilon(1e-9));
+    REQUIRE(ratios[ratios.size() / 2] == Approx(1.1).epsilon(0.02));
+    REQUIRE(ratios[ratios.size() * 9 / 10] == Approx(small ? 5.5 : 1.65).epsilon(0.02));
   }
   REQUIRE(Residuals().at(1e-3, 0.9) == 1);
   REQUIRE(residuals.at(1e9, 0.999) > 1);  // beyond all samples: as the largest ones

@@ -21,8 +21,8 @@ LoadTrace simulate(const std::vector<LoadRequest>& workload, const SchedulerOpti
   return test::require_ok(simulate_load(workload, options, costs));
 }
 
-LengthDistribution lengths_of(const std::string& json) {
-  return test::require_ok(LengthDistribution::parse(json));
+LengthDistribution lengths_of(std::string_view text = LengthDistribution::kUsual) {
+  return test::require_ok(LengthDistribution::parse(text));
 }
 
 const SchedulerOptions kOptions{
@@ -31,7 +31,7 @@ const SchedulerOptions kOptions{
 }  // namespace
 
 TEST_CASE("a workload depends on its seed alone", "[llmload]") {
-  const auto lengths = LengthDistribution::usual();
+  const auto lengths = lengths_of();
   WorkloadOptions options{.rate = 20, .requests = 500, .seed = 3};
   const auto workload = make_workload(options, lengths);
   REQUIRE(workload == make_workload(options, lengths));
@@ -55,7 +55,7 @@ TEST_CASE("a workload depends on its seed alone", "[llmload]") {
 
 TEST_CASE("training loads are of the same kind, and none is the one that is compared",
           "[llmload]") {
-  const auto lengths = LengthDistribution::usual();
+  const auto lengths = lengths_of();
   const WorkloadOptions compared{.arrivals = Arrivals::kBurst,
                                  .rate = 20,
                                  .burst = 3,
@@ -78,7 +78,7 @@ TEST_CASE("training loads are of the same kind, and none is the one that is comp
 }
 
 TEST_CASE("arrivals have their rate and their shape", "[llmload]") {
-  const auto lengths = LengthDistribution::usual();
+  const auto lengths = lengths_of();
   const std::size_t n = 20000;
   WorkloadOptions options{.rate = 50, .burst = 10, .requests = n, .seed = 1};
   const auto poisson = make_workload(options, lengths);
@@ -104,13 +104,21 @@ TEST_CASE("arrivals have their rate and their shape", "[llmload]") {
 }
 
 TEST_CASE("lengths are drawn by weight, uniform in their ranges", "[llmload]") {
-  const auto lengths = lengths_of(
-      R"([{"weight": 3, "prompt": [1, 4], "output": [7, 7]}, {"prompt": [50, 50], "output": [2, 3]}])");
+  const auto lengths = lengths_of("3:1-4:7,1:50:2-3");
   REQUIRE(lengths.draw(0, 0, 0) == RequestLengths{1, 7});
   REQUIRE(lengths.draw(0.749, 0.99, 0.99) == RequestLengths{4, 7});
   REQUIRE(lengths.draw(0.75, 0, 0.49) == RequestLengths{50, 2});
   REQUIRE(lengths.draw(0.9999, 0, 0.5) == RequestLengths{50, 3});
   REQUIRE(lengths.longest_request() == 53);
+}
+
+TEST_CASE("lengths that are none are refused with their class", "[llmload][bad_input]") {
+  for (const std::string bad :
+       {"", "x", "1", "1:2", "1:2:", "0:1:1", "1:0:1", "1:2-1:1", "1:1:1-", "1:1:1 ", "1:1:1:1",
+        "1:1:1048577", "1:1:1.5", "-1:1:1", "1:99999999999999999999:1"}) {
+    test::must_fail(LengthDistribution::parse("1:1:1," + bad), ErrorCode::kUsage,
+                    {"--lengths: found \"" + bad + "\", need WEIGHT:PROMPT:OUTPUT"});
+  }
 }
 
 TEST_CASE("three requests by hand", "[llmload]") {
@@ -130,22 +138,26 @@ TEST_CASE("three requests by hand", "[llmload]") {
   REQUIRE(trace.requests[1].started == seconds(3));
   REQUIRE(trace.requests[2].started == seconds(4));
   const LoadFigures figures = figures_of(trace);
-  REQUIRE(figures.queue.p50 == 0);
-  REQUIRE(figures.mean_queue == Approx(1.0 / 3));
-  REQUIRE(figures.first_token.p50 == 2);
-  REQUIRE(figures.between.p99 == 1);
-  REQUIRE(figures.whole.p50 == 3);
-  REQUIRE(figures.seconds == 4);
-  REQUIRE(figures.output_per_second == 1.5);
-  REQUIRE(figures.tokens_per_second == 6.5);
-  REQUIRE(figures.steps == 4);
-  REQUIRE(figures.tokens_per_step == 23 / 4.0);
-  REQUIRE(figures.sequences_per_step == 7 / 4.0);
+  const auto is = [&](const char* name, double expected) {
+    CAPTURE(name);
+    REQUIRE(value_of(figures, name) == Approx(expected));
+  };
+  is("queue p50 ms", 0);
+  is("queue mean ms", 1000.0 / 3);
+  is("ttft p50 ms", 2000);
+  is("tbt p99 ms", 1000);
+  is("request p50 ms", 3000);
+  is("seconds", 4);
+  is("output tokens/s", 1.5);
+  is("all tokens/s", 6.5);
+  is("steps", 4);
+  is("tokens per step", 23 / 4.0);
+  is("sequences per step", 7 / 4.0);
 }
 
 TEST_CASE("one server of constant time waits as the theory of queues says", "[llmload]") {
   // M/D/1 (Pollaczek, Khinchine): the mean wait is rho * D / (2 (1 - rho)).
-  const auto lengths = lengths_of(R"([{"prompt": [1, 1], "output": [1, 1]}])");
+  const auto lengths = lengths_of("1:1:1");
   const SchedulerOptions options{
       .step_tokens = 1, .parallel = 1, .queue = 1000000, .context = 1, .kv_pages = 1};
   const double d = 0.01;
@@ -160,15 +172,15 @@ TEST_CASE("one server of constant time waits as the theory of queues says", "[ll
     for (const RequestTrace& request : trace.requests) {
       if (request.started < request.arrival) FAIL("a request began before it came");
     }
-    CAPTURE(rho, expected, figures_of(trace).mean_queue, error);
-    REQUIRE(std::abs(figures_of(trace).mean_queue - expected) < error);
+    const double wait = value_of(figures_of(trace), "queue mean ms") * 1e-3;
+    CAPTURE(rho, expected, wait, error);
+    REQUIRE(std::abs(wait - expected) < error);
     REQUIRE(error < 0.1 * expected);
   }
 }
 
 TEST_CASE("a simulation is the same each time, and its replay too", "[llmload]") {
-  const auto workload =
-      make_workload({.rate = 30, .requests = 300, .seed = 2}, LengthDistribution::usual());
+  const auto workload = make_workload({.rate = 30, .requests = 300, .seed = 2}, lengths_of());
   const CostModel costs = costs_of(1e-3, 1e-4);
   const LoadTrace trace = simulate(workload, kOptions, costs);
   REQUIRE(trace.preemptions > 0);
@@ -199,24 +211,23 @@ TEST_CASE("a simulation is the same each time, and its replay too", "[llmload]")
 TEST_CASE("a bounded queue refuses, and counts", "[llmload]") {
   const auto workload = make_workload(
       {.arrivals = Arrivals::kBurst, .rate = 1000, .burst = 50, .requests = 50, .seed = 1},
-      lengths_of(
-          R"([{"prompt": [9, 9], "output": [2, 2]}, {"prompt": [99, 99], "output": [2, 2]}])"));
+      lengths_of("1:9:2,1:99:2"));
   const SchedulerOptions options{
       .step_tokens = 8, .parallel = 2, .queue = 10, .context = 20, .kv_pages = 2};
   const LoadFigures figures = figures_of(simulate(workload, options, costs_of(1e-3, 0)));
-  REQUIRE(figures.requests == 50);
-  REQUIRE(figures.finished == 10);
-  REQUIRE(figures.too_long > 5);
-  REQUIRE(figures.queue_full == 40 - figures.too_long);
+  const double too_long = value_of(figures, "refused, too long");
+  REQUIRE(value_of(figures, "requests") == 50);
+  REQUIRE(value_of(figures, "finished") == 10);
+  REQUIRE(too_long > 5);
+  REQUIRE(value_of(figures, "refused, queue full") == 40 - too_long);
 }
 
 TEST_CASE("a simulation draws its residuals by seed, and they take their time", "[llmload]") {
-  Residuals::Group group{.up_to = 1, .ratios = {}};
-  for (std::size_t i = 0; i < Residuals::kBins; ++i) group.ratios[i] = i % 2 == 0 ? 0.5 : 1.5;
-  const Residuals residuals({group});
-  const auto workload =
-      make_workload({.rate = 30, .requests = 300, .seed = 2}, LengthDistribution::usual());
+  const auto workload = make_workload({.rate = 30, .requests = 300, .seed = 2}, lengths_of());
   const CostModel costs = costs_of(1e-3, 0);
+  std::vector<StepSample> samples;
+  for (std::size_t i = 0; i < 64; ++i) samples.push_back({{}, i % 2 == 0 ? 0.5e-3 : 1.5e-3});
+  const Residuals residuals = Residuals::of(costs, samples);
   const auto with = [&](std::uint64_t seed) {
     return test::require_ok(simulate_load(workload, kOptions, costs, residuals, seed));
   };
@@ -244,22 +255,16 @@ TEST_CASE("a step after a wait is told from others", "[llmload]") {
 }
 
 TEST_CASE("a figure of several runs is their median, with the least and the most", "[llmload]") {
-  std::vector<LoadFigures> runs(3);
-  runs[0].between.p95 = 4e-3;
-  runs[1].between.p95 = 1e-3;
-  runs[2].between.p95 = 2e-3;
-  for (const NamedFigure& f : named_figures(runs)) {
-    if (f.name != "tbt p95 ms") continue;
-    REQUIRE(f.value == Approx(2));
-    REQUIRE(f.least == Approx(1));
-    REQUIRE(f.most == Approx(4));
-    return;
-  }
-  FAIL("no such figure");
+  std::vector<LoadFigures> runs;
+  for (const double value : {4, 1, 2}) runs.push_back({{"tbt p95 ms", value, 3, true}});
+  const LoadFigure of_all = medians(runs).at(0);
+  REQUIRE(of_all.value == 2);
+  REQUIRE(of_all.least == 1);
+  REQUIRE(of_all.most == 4);
 }
 
 TEST_CASE("figures agree within the limit, and NaN never does", "[llmload]") {
-  const std::vector<NamedFigure> real = {{"a", 100, 0, true}, {"b", 100, 0, false}};
+  const LoadFigures real = {{"a", 100, 0, true}, {"b", 100, 0, false}};
   const auto differing = [&](double a, double b) {
     return disagreements(real, {{"a", a, 0, true}, {"b", b, 0, false}}, 0.15);
   };

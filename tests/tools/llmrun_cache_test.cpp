@@ -1,4 +1,6 @@
-// llmrun --cache-save and --cache-load.
+// llmrun --cache-dir.
+
+#include <filesystem>
 
 #include "tests/tools/llmrun_process.h"
 
@@ -12,7 +14,7 @@ std::string line_of(const std::string& text, const std::string& label) {
 
 }  // namespace
 
-TEST_CASE_METHOD(Llmrun, "a loaded cache changes no bit and saves the work") {
+TEST_CASE_METHOD(Llmrun, "a cache changes no bit and saves the work") {
   const auto [kv, compute] =
       GENERATE(table<std::string, std::string>({{"f16", "int8"}, {"f32", "f32"}}));
   std::string text;
@@ -22,60 +24,45 @@ TEST_CASE_METHOD(Llmrun, "a loaded cache changes no bit and saves the work") {
       "{} -f text -n 20 --temp 0 --kv {} --compute {} --json --logprobs 5 --logits-hash -q ",
       kFable, kv, compute);
   const Finished expected = llmrun(run).must_end(0);
-  const auto n_prompt = test::parse_json(expected.out)["prompt_ids"].size();
-  REQUIRE(n_prompt > 300);
+  const Json plain = test::parse_json(expected.out);
+  const auto n_prompt = plain["prompt_ids"].size();
   const std::string drawn = line_of(expected.err, "drawn-logits-sha256: ");
   REQUIRE(drawn.size() == 21 + 64);
   REQUIRE(expected.err.starts_with("logits-sha256: "));
-  for (const std::size_t bytes : {34, 34 * 26, 34 * 40}) {
-    CAPTURE(bytes);
-    write("part", text.substr(0, bytes - 1));  // a space belongs to the next word
-    llmrun(fmt::format("{} -f part -n 3 --kv {} --compute {} -q --cache-save cache", kFable, kv,
-                       compute))
-        .must_end(0);
-    for (const char* extra : {"", "-b 7"}) {
-      const Finished cached = llmrun(run + "--cache-load cache " + extra).must_end(0);
-      CAPTURE(extra);
-      REQUIRE(line_of(cached.err, "drawn-logits-sha256: ") == drawn);
-      REQUIRE(!contains(cached.err, "\nlogits-sha256"));
-      const Json json = test::parse_json(cached.out);
-      REQUIRE(json["ids"] == test::parse_json(expected.out)["ids"]);
-      REQUIRE(json["logprobs"] == test::parse_json(expected.out)["logprobs"]);
-      REQUIRE(json["stats"]["prefill_tokens"] < n_prompt - bytes / 6);
-    }
+  // The beginning, made before, as a server's operator would; then all of it.
+  write("part", text.substr(0, 34 * 26 - 1));  // a space belongs to the next word
+  llmrun(
+      fmt::format("{} -f part -n 0 --kv {} --compute {} -q --cache-dir cache", kFable, kv, compute))
+      .must_end(0);
+  for (const std::size_t n_left : {n_prompt / 2, std::size_t{1}}) {
+    const Finished cached = llmrun(run + "--cache-dir cache -b 70").must_end(0);
+    REQUIRE(line_of(cached.err, "drawn-logits-sha256: ") == drawn);
+    REQUIRE(!contains(cached.err, "\nlogits-sha256"));
+    REQUIRE(!cached.err.starts_with("logits-sha256"));
+    const Json json = test::parse_json(cached.out);
+    REQUIRE(json["ids"] == plain["ids"]);
+    REQUIRE(json["logprobs"] == plain["logprobs"]);
+    REQUIRE(json["stats"]["prefill_tokens"] <= n_left);
   }
+  // With all rows of a receipt, and of another kind, nothing of it is used.
+  const Finished receipt = llmrun(run + "--cache-dir cache --receipt receipt").must_end(0);
+  REQUIRE(receipt.err == expected.err);
+  const Finished other = llmrun(run + "--cache-dir cache --kv q8").must_end(0);
+  REQUIRE(test::parse_json(other.out)["stats"]["prefill_tokens"] == n_prompt);
 }
 
-TEST_CASE_METHOD(Llmrun, "a cache of a question's beginning serves the question") {
-  const std::string chat =
-      "tiny.gguf --chat-template zephyr --system 'Be kind' -c 500 -n 6 --temp 0 ";
-  llmrun(chat + "-p hi -q --cache-save cache").must_end(0);
-  const Finished cached = llmrun(chat + "-p hi -q --json --cache-load cache").must_end(0);
-  REQUIRE(test::parse_json(cached.out)["stats"]["prefill_tokens"] == 1);
-  REQUIRE(test::parse_json(cached.out)["ids"] == json_of(chat + "-p hi -q --json")["ids"]);
-}
-
-TEST_CASE_METHOD(Llmrun, "a cache that is not of this run is refused by name") {
-  write("other.gguf", test::TinyGguf::llama({.seed = 2}).bytes());
-  llmrun("tiny.gguf -p 'a tiny' -n 0 -q --cache-save cache").must_end(0);
-  std::string flipped = read("cache");
-  flipped.back() = static_cast<char>(flipped.back() ^ 1);
-  write("flipped", flipped);
-  for (const auto& [arguments, exit_code, words] :
-       std::vector<std::tuple<const char*, int, const char*>>{
-           {"tiny.gguf -p 'a tiny hen' --kv f32", 8,
-            "cache: --kv: found f16 in the cache, need f32"},
-           {"tiny.gguf -p 'a tiny hen' --compute f32", 8, "cache: --compute: found int8"},
-           {"other.gguf -p 'a tiny hen'", 8, "cache: model: found SHA-256 "},
-           {"tiny.gguf -p 'b tiny hen'", 8, "cache: tokens: found "},
-           {"tiny.gguf -p 'a'", 8, "need the beginning of the prompt"},
-           {"tiny.gguf -p a --cache-load tiny.gguf", 3,
-            "tiny.gguf: found no prompt cache or session"},
-           {"tiny.gguf -p a --cache-load flipped", 3, "flipped: SHA-256: found "},
-           {"tiny.gguf -p a --cache-load absent", 4, "absent: "},
-       }) {
-    llmrun(std::string("--cache-load cache -n 4 -q ") + arguments).must_refuse(exit_code, {words});
-  }
+TEST_CASE_METHOD(Llmrun, "a session's keys and values lie beside it") {
+  const std::string chat = "tiny.gguf -i --chat-template zephyr -c 500 -n 6 --temp 0 --json ";
+  write("one", "\"hi\"\n\"and\"\n");
+  write("two", "\"so\"\n");
+  llmrun(chat + "--session session < one").must_end(0);
+  REQUIRE(!std::filesystem::is_empty(path("session.kv")));
+  const Json reply = test::parse_json(llmrun(chat + "--session session < two").must_end(0).out);
+  write("all", "\"hi\"\n\"and\"\n\"so\"\n");
+  const std::string whole = llmrun(chat + "< all").must_end(0).out;
+  const Json last = test::parse_json(whole.substr(whole.rfind('\n', whole.size() - 2) + 1));
+  REQUIRE(reply["ids"] == last["ids"]);
+  REQUIRE(reply["stats"]["prefill_tokens"] == last["stats"]["prefill_tokens"]);
 }
 
 }  // namespace llm::test

@@ -136,7 +136,7 @@ def serve_some(server: Server) -> None:
     server.ask("/api/generate", {"prompt": "The hat", "stream": False, "options": {"num_predict": 7}})
     for text in ("A dog", "A cat"):
         server.ask("/v1/completions", {"prompt": "She went to the sea and saw a little boat. " * 28 + text, "max_tokens": 6})
-    assert server.metric("kv_pages_shared_total{model=\"fable-3m-q4_k_m\"}") == 1
+    assert server.metric("kv_pages_shared_total{model=\"fable-3m-q4_k_m\"}") >= 1
     server.ask("/v1/embeddings", {"input": "a text"})
 
 

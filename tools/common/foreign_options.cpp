@@ -178,7 +178,7 @@ void add_foreign_options(OptionTable& table) {
       "docs/sampling.md says what there is");
   table.foreign("np,parallel,cb,cont-batching", "one text at a time; leave it out");
   table.foreign("prompt-cache,prompt-cache-all,prompt-cache-ro",
-                "llmrun has --cache-save and --cache-load");
+                "keys and values are kept by --cache-dir");
   table.foreign("co", "it is --color always here, or nothing on a terminal");
 }
 

@@ -78,35 +78,8 @@ std::string help_row(std::string_view left, std::string_view right) {
                      fmt::join(wrap(right, kPageWidth - kHelpColumn), fmt::format("\n{}", margin)));
 }
 
-/// Escapes what roff would take as a command.
-std::string roff(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '\\') {
-      result += "\\e";
-    } else if (c == '-') {
-      result += "\\-";
-    } else if ((c == '.' || c == '\'') && result.empty()) {
-      result.append("\\&").push_back(c);
-    } else {
-      result += c;
-    }
-  }
-  return result;
-}
-
 /// Escapes what a Markdown table would take as markup.
 std::string cell(std::string_view text) { return escaped(text, "|<*_\\"); }
-
-/// The other tools' pages.
-std::string see_also(std::string_view tool) {
-  std::string line;
-  for (const std::string_view other : {"llmbench", "llmcheck", "llmgguf", "llmload", "llmquant",
-                                       "llmrun", "llmserve", "llmsynth", "llmtok"}) {
-    if (other != tool) line += fmt::format("{}.BR {} (1)", line.empty() ? "" : " ,\n", other);
-  }
-  return line + "\n";
-}
 
 }  // namespace
 
@@ -140,37 +113,6 @@ std::string help_page(const OptionTable& table) {
   for (const auto& [command, meaning] : table.examples()) {
     page += fmt::format("  {}\n      {}\n", command, meaning);
   }
-  return page;
-}
-
-std::string man_page(const OptionTable& table) {
-  std::string name = table.tool();
-  std::ranges::transform(name, name.begin(),
-                         [](char c) { return c >= 'a' && c <= 'z' ? char(c - 'a' + 'A') : c; });
-  std::string page = fmt::format(
-      ".TH {} 1 \"{}\" \"{} {}\" \"User commands\"\n.SH NAME\n{} \\- {}\n.SH SYNOPSIS\n{}\n", name,
-      LLM_RELEASE_DATE, table.tool(), version(), table.tool(), roff(table.summary()),
-      roff(usage(table)));
-  page += ".SH ARGUMENTS\n";
-  for (const auto& positional : table.positionals()) {
-    page += fmt::format(".TP\n{}\n{}\n", roff(positional.name), roff(positional.help));
-  }
-  for (const std::string& group : groups_of(table)) {
-    page += fmt::format(".SH {}\n", roff(group));
-    for (const Option& option : table.options()) {
-      if (option.group != group) continue;
-      page += fmt::format(".TP\n.B {}\n{}\n", roff(signature(option)), roff(description(option)));
-    }
-  }
-  if (!table.examples().empty()) page += ".SH EXAMPLES\n";
-  for (const auto& [command, meaning] : table.examples()) {
-    page += fmt::format(".TP\n.B {}\n{}\n", roff(command), roff(meaning));
-  }
-  page +=
-      ".SH EXIT STATUS\n0 ok, 1 a verdict failed, 2 usage, 3 malformed file, 4 I/O, 5 resources, "
-      "6 valid but unsupported, 7 NaN or Inf, 8 integrity, 129, 130 and 143 interrupted.\n"
-      ".SH SEE ALSO\n" +
-      see_also(table.tool());
   return page;
 }
 

@@ -14,8 +14,6 @@ std::string version();
 
 /// --help: usage, options by group, examples, wrapped at 100 columns.
 std::string help_page(const OptionTable& table);
-/// --man: roff for man(1).
-std::string man_page(const OptionTable& table);
 /// `text` with a backslash before each of `characters`.
 std::string escaped(std::string_view text, std::string_view characters);
 /// --completion: a script that offers options, their words, positional words and file names.

@@ -48,8 +48,6 @@ void add_standard_options(OptionTable& table, StandardOptions& standard) {
       "h,help", [&table] { return help_page(table); }, "print this page");
   table.page(
       "version", [&table] { return version_line(table); }, "print the version");
-  table.page(
-      "man", [&table] { return man_page(table); }, "print the manual page in roff");
   table
       .choice("completion", "SHELL", &standard.completion,
               {{"bash", Shell::kBash}, {"zsh", Shell::kZsh}, {"fish", Shell::kFish}},

@@ -30,7 +30,7 @@ inline constexpr int kExitVerdictFailed = 1;
 /// Exit code of a check that all of its input did not decide.
 inline constexpr int kExitUndecided = 9;
 
-/// Makes the option table, adds --help, --version, --man, --completion, --help-markdown, --color,
+/// Makes the option table, adds --help, --version, --completion, --help-markdown, --color,
 /// -v and -q to it, parses, serves the pages, sets up log and signals, runs `body` and reports its
 /// error.
 ///

@@ -76,6 +76,9 @@ def write(directory: Path, output: Path, kind: gguf.LlamaFileType, context: int 
     kind_of_model.no_mtp = kind_of_model.supports_mtp_export and not mtp  # transformers saves none, and the converter needs one
     Writer.of, Writer.context, Writer.verbose = of, positions, verbose
     model = kind_of_model(directory, kind, output, model_name=name, hparams=hparams)
+    tensors = model.get_tensors
+    # The converter computes with some vectors (1 + w of norms, -exp of A_log), of F16 checkpoints in F16.
+    model.get_tensors = lambda: ((name, value.float() if value.ndim == 1 else value) for name, value in tensors())
     model.write()
     refusals.check_finite(output)
 

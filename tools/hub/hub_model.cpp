@@ -71,28 +71,14 @@ bool is_hex(std::string_view text, std::size_t digits) {
          text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-/// Whether arrays and objects stand in each other deeper than a hub's answers do. Each level would
-/// cost many times its byte.
-bool is_too_deep(std::string_view text) {
-  constexpr int kMostLevels = 64;
-  int levels = 0;
-  bool is_string = false;
-  for (std::size_t i = 0; i < text.size() && levels <= kMostLevels; ++i) {
-    const char c = text[i];
-    if (c == '"') is_string = !is_string;
-    if (is_string && c == '\\') ++i;
-    if (is_string) continue;
-    if (c == '[' || c == '{') ++levels;
-    if (c == ']' || c == '}') --levels;
-  }
-  return levels > kMostLevels;
-}
+/// Arrays and objects in each other in a hub's answers. Each level costs many times its byte.
+constexpr std::size_t kMostLevels = 64;
 
 /// The hub's answer to /api/models/REPO/revision/main?blobs=true.
 Result<Listing> read_listing(std::string_view text) {
   Listing listing;
   try {
-    const Json json = is_too_deep(text) ? Json() : parse_json(text);
+    const Json json = json_levels(text) > kMostLevels ? Json() : parse_json(text);
     listing.commit = json.at("sha").get<std::string>();
     for (const Json& sibling : json.at("siblings")) {
       HubFile file{sibling.at("rfilename").get<std::string>()};

@@ -65,10 +65,9 @@ void add_engine_options(OptionTable& table, BenchArguments& a) {
 
 void add_output_options(OptionTable& table, BenchArguments& a) {
   table.group("Output");
-  table.choice(
-      "o,output", "FORMAT", &a.format,
-      {{"md", BenchFormat::kMarkdown}, {"json", BenchFormat::kJson}, {"csv", BenchFormat::kCsv}},
-      "table, JSON array, or comma-separated values");
+  table.choice("o,output", "FORMAT", &a.format,
+               {{"md", BenchFormat::kMarkdown}, {"json", BenchFormat::kJson}},
+               "table or JSON array");
   table.flag("peaks", &a.show_peaks, "print the measured peaks too; without a model, only them");
   table.flag("profile", &a.profile,
              "also print the time of each op, and its share of the machine's limits");

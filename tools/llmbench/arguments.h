@@ -12,7 +12,7 @@
 
 namespace llm {
 
-enum class BenchFormat { kMarkdown, kJson, kCsv };
+enum class BenchFormat { kMarkdown, kJson };
 
 /// llmbench's command line, with its defaults.
 struct BenchArguments {

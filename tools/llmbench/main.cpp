@@ -92,10 +92,8 @@ Result<int> run(BenchArguments& arguments, const ToolContext& context) {
                    arguments.compare, m.test.name());
     }
   }
-  const BenchFormat format = arguments.format;
-  LLM_RETURN_IF_ERROR(write_stdout(format == BenchFormat::kJson  ? report_json(report)
-                                   : format == BenchFormat::kCsv ? report_csv(report)
-                                                                 : report_markdown(report)));
+  LLM_RETURN_IF_ERROR(write_stdout(
+      arguments.format == BenchFormat::kJson ? report_json(report) : report_markdown(report)));
   return exit_code;
 }
 

@@ -174,31 +174,6 @@ OrderedJson peaks_json(const BenchReport& report, int threads, const Peaks& peak
           {"schema_version", kBenchSchemaVersion}};
 }
 
-/// A field of RFC 4180: in quotes where it must be.
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + '"';
-}
-
-/// Appends the members of `json` to `fields`, those of objects as "name.member".
-void flatten(const std::string& prefix, const OrderedJson& json,
-             std::vector<std::pair<std::string, std::string>>& fields) {
-  for (const auto& [key, value] : json.items()) {
-    const std::string name = prefix + key;
-    if (value.is_object()) {
-      flatten(name + '.', value, fields);
-    } else if (value.is_string()) {
-      fields.emplace_back(name, value.get<std::string>());
-    } else if (value.is_null()) {
-      fields.emplace_back(name, "");
-    } else if (!value.is_array()) {
-      fields.emplace_back(name, json_text(value));
-    }
-  }
-}
-
 using Table = std::vector<std::vector<std::string>>;
 
 std::string percent(const std::optional<double>& share) {
@@ -292,45 +267,6 @@ std::string report_json(const BenchReport& report) {
     }
   }
   return json_text(json, 2) + '\n';
-}
-
-std::string report_csv(const BenchReport& report) {
-  // Rows differ in members (ms or tokens_per_s); a line has a column for each that any row has.
-  std::vector<std::string> names;
-  std::vector<std::map<std::string, std::string>> rows;
-  const auto add = [&](const OrderedJson& json) {
-    std::vector<std::pair<std::string, std::string>> fields;
-    flatten("", json, fields);
-    auto& row = rows.emplace_back();
-    for (auto& [name, value] : fields) {
-      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
-      row[name] = std::move(value);
-    }
-  };
-  for (const Measurement& m : report.measurements) {
-    OrderedJson json = row_json(report, m);
-    const auto peaks = report.peaks.find(m.threads);
-    if (report.show_peaks && peaks != report.peaks.end()) {
-      json["peak_read_gb_per_s"] = peaks->second.best().read_gb_per_s;
-      json["peak_dot_gmac_per_s"] = peaks->second.best().dot_gmac_per_s;
-    }
-    add(json);
-  }
-  if (report.measurements.empty()) {
-    for (const auto& [threads, meter] : report.peaks) {
-      add(peaks_json(report, threads, meter.best()));
-    }
-  }
-  std::string text = fmt::format("{}\r\n", fmt::join(names, ","));
-  for (const auto& row : rows) {
-    for (std::size_t c = 0; c < names.size(); ++c) {
-      const auto field = row.find(names[c]);
-      if (c > 0) text += ',';
-      if (field != row.end()) text += csv_field(field->second);
-    }
-    text += "\r\n";
-  }
-  return text;
 }
 
 std::string report_markdown(const BenchReport& report) {

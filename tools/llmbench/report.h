@@ -44,8 +44,6 @@ struct BenchReport {
 
 /// A JSON array of rows, then one object for the peaks of each count of threads if they are shown.
 std::string report_json(const BenchReport& report);
-/// A header line and one line per test, RFC 4180. Peaks are columns of each row.
-std::string report_csv(const BenchReport& report);
 /// A table in Markdown, aligned for a terminal, then the peaks if they are shown.
 std::string report_markdown(const BenchReport& report);
 

@@ -25,9 +25,6 @@ OptionTable make_check_table(CheckArguments& a) {
   table.flag(
       "self", &a.self,
       "compare every fast path with the definition on this file and CPU, bit for bit; the default");
-  table.flag("doctor", &a.doctor,
-             "say what is wrong with the file and how to repair it, without running it, and "
-             "nothing else (llmgguf doctor can also repair it)");
   table.file("equivalence", "FILE", &a.equivalence,
              "compare with this model's frozen tokens and logits, bit for bit, with every number "
              "of threads, instruction set and split, and without a cache");
@@ -130,7 +127,7 @@ OptionTable make_check_table(CheckArguments& a) {
   table.group("Output");
   table
       .texts("report", "FILE", &a.reports,
-             "also write the report; the ending sets the format: .json, .md, .html or .junit.xml")
+             "also write the report; the ending sets the format: .json, .html or .junit.xml")
       .file();
   table.example("llmcheck model.gguf", "are the fast paths right on this CPU and file?");
   table.example("llmcheck model.gguf --layer-diff ref.npz --report diff.html",
@@ -200,9 +197,6 @@ Status check_arguments(const CheckArguments& a) {
     return usage_error("--ppl-documents", "found with --ppl-sample, need one of the two");
   if (a.ppl.empty() && !a.kld.empty() && !a.kld.ends_with(".npz"))
     return usage_error("--ppl", "found none, need a text for --kld with a model");
-  if (a.doctor && (finds_model || needs_model || !a.receipt_log.empty() || !a.dump.empty() ||
-                   !a.reports.empty()))
-    return usage_error("--doctor", "found with another check or --report, need it alone");
   const bool has_log_alone = !a.receipt_log.empty() && a.dump.empty();
   if (a.model.empty() && (needs_model || (!finds_model && !has_log_alone)))
     return usage_error("MODEL", "found no model, need a GGUF file");

@@ -25,7 +25,6 @@ struct CheckArguments {
   std::string stages;      ///< reference NPZ
   std::string dump;        ///< NPZ to write
   bool self = false;
-  bool doctor = false;
   bool fail_fast = false;
   std::string verify;               ///< reference JSON
   bool verify_quick = false;        ///< two of its prompts

@@ -14,7 +14,6 @@
 #include "tools/common/log.h"
 #include "tools/hub/hub_model.h"
 #include "tools/llmcheck/run.h"
-#include "validate/doctor/doctor.h"
 #include "validate/reference/dump/engine_dump.h"
 #include "validate/report/report.h"
 #include "validate/report/text.h"
@@ -35,7 +34,6 @@ class Check {
 
   Result<int> run() {
     LLM_RETURN_IF_ERROR(check_arguments(a_));
-    if (a_.doctor) return doctor();
     LLM_RETURN_IF_ERROR(check_outputs());
     LLM_RETURN_IF_ERROR(read_references());
     if (needs_model()) LLM_RETURN_IF_ERROR(choose_model());
@@ -96,17 +94,6 @@ class Check {
       LLM_RETURN_IF_ERROR(check_one_receipt());
     }
     return Ok{};
-  }
-
-  Result<int> doctor() {
-    LLM_TRY(const Examination done,
-            examine(a_.model,
-                    {.threads = a_.threads, .progress = [this](std::size_t at, std::size_t total) {
-                       run_.bar("examine", at, total);
-                     }}));
-    run_.bar.clear();
-    LLM_RETURN_IF_ERROR(write_stdout(doctor_text(a_.model, done)));
-    return done.healthy() ? 0 : kExitVerdictFailed;
   }
 
   int exit_code() const {

@@ -111,7 +111,7 @@ class QualityRun {
     Scores scores{path, model->file_bytes(), {}, {}, {}};
     DivergenceCollector collector;
     auto status = visit_row_pairs(
-        *session, *other, windows,
+        *session, other.get(), windows,
         [&](std::span<const float> logits, std::span<const float> expected, TokenId target) {
           scores.nll.push_back(negative_log_likelihood(logits, target));
           scores.difference.push_back(scores.nll.back() -

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,7 +7,6 @@
 #include "base/result.h"
 #include "engine/gguf/gguf_file.h"
 #include "engine/gguf/gguf_split.h"
-#include "engine/gguf/hash_kind.h"
 #include "tools/common/tool.h"
 
 namespace llm {
@@ -20,13 +18,12 @@ struct GgufArguments {
   bool json = false;
   bool strict = false;
   bool vocab_only = false;
-  bool all = false;               ///< whole arrays and strings
-  std::size_t parts = 0;          ///< of split
-  std::string max_size;           ///< of a part of split: "2G"
-  std::string output;             ///< of hash: the manifest
-  std::string manifest;           ///< of verify
-  std::optional<HashKind> lines;  ///< of hash: as gguf-hash writes them
-  std::string fix;                ///< of doctor: the mended copy
+  bool all = false;       ///< whole arrays and strings
+  std::size_t parts = 0;  ///< of split
+  std::string max_size;   ///< of a part of split: "2G"
+  std::string output;     ///< of hash: the manifest
+  std::string manifest;   ///< of verify
+  std::string fix;        ///< of doctor: the mended copy
   int threads = 0;
 };
 

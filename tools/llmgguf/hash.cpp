@@ -63,27 +63,9 @@ std::string hashes_json(const GgufArguments& arguments, const OpenGguf& open,
   return json_text(all, 2) + "\n";
 }
 
-Status write_manifest(const std::string& path, const std::string& text) {
-  return write_file_atomically(path, std::as_bytes(std::span(text)));
-}
-
-Result<int> hash_as_lines(const GgufArguments& arguments, const OpenGguf& open,
-                          const Hashing& hashing) {
-  LLM_TRY(const GgufHashLines lines,
-          hash_lines(open.file, open.gguf, std::span(&*arguments.lines, 1), hashing));
-  LLM_RETURN_IF_ERROR(open.file.check_unchanged());
-  const std::string text = lines.text(arguments.file);
-  LLM_RETURN_IF_ERROR(arguments.output.empty() ? write_stdout(text)
-                                               : write_manifest(arguments.output, text));
-  return 0;
-}
-
 }  // namespace
 
 Result<int> hash_gguf(const GgufArguments& arguments, const ToolContext& context) {
-  if (arguments.lines && arguments.json) {
-    return Error{ErrorCode::kUsage, "--json", "found with --lines, need one of them"};
-  }
   LLM_TRY(const OpenGguf open, open_gguf(arguments.file));
   if (!arguments.output.empty()) {
     for (const MappedFile::Part& part : open.file.parts())
@@ -91,14 +73,15 @@ Result<int> hash_gguf(const GgufArguments& arguments, const ToolContext& context
   }
   ProgressBar progress(!context.quiet(), "B");
   const Hashing hashing{arguments.threads, std::bind_front(std::ref(progress), "hash")};
-  if (arguments.lines) return hash_as_lines(arguments, open, hashing);
   // A manifest needs no hash of the whole, which only one thread can compute.
   const bool prints = arguments.output.empty() || arguments.json;
   LLM_TRY(const Hashes hashes, hash_all(open, prints, hashing));
   progress.clear();
   LLM_RETURN_IF_ERROR(open.file.check_unchanged());
-  if (!arguments.output.empty())
-    LLM_RETURN_IF_ERROR(write_manifest(arguments.output, hashes.tree.text()));
+  if (!arguments.output.empty()) {
+    const std::string text = hashes.tree.text();
+    LLM_RETURN_IF_ERROR(write_file_atomically(arguments.output, std::as_bytes(std::span(text))));
+  }
   if (!prints) return 0;
   LLM_RETURN_IF_ERROR(write_stdout(arguments.json ? hashes_json(arguments, open, hashes)
                                                   : hashes_text(arguments, hashes)));

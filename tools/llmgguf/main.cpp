@@ -36,15 +36,9 @@ OptionTable make_table(GgufArguments& arguments) {
              "verify: check the vocabulary only, for files without tensors");
   table.file("o,output", "MANIFEST", &arguments.output,
              "hash: write a manifest of the file, for verify --manifest and llmrun --verify-model");
-  std::vector<std::pair<std::string, std::optional<HashKind>>> kinds;
-  for (const HashKind kind : kHashKinds)
-    kinds.emplace_back(std::string(hash_kind_name(kind)), kind);
-  table.choice("lines", "HASH", &arguments.lines, std::move(kinds),
-               "hash: the lines of llama.cpp's gguf-hash --HASH instead, which cover tensors only");
-  table.file(
-      "manifest", "FILE", &arguments.manifest,
-      "verify: compare the file with FILE, which hash -o or llama.cpp's gguf-hash wrote, and "
-      "name what differs (exit code 8)");
+  table.file("manifest", "FILE", &arguments.manifest,
+             "verify: compare the file with FILE, which hash -o wrote, and name what differs (exit "
+             "code 8)");
   table.file("fix", "OUT", &arguments.fix,
              "doctor: write a copy of FILE to OUT, with everything repaired that metadata alone "
              "can repair");
@@ -77,8 +71,8 @@ Result<int> run(const GgufArguments& arguments, const ToolContext& context) {
   if (!needs_other && !arguments.other_file.empty()) {
     return usage_error("OTHER", fmt::format("found \"{}\", need one file", arguments.other_file));
   }
-  for (const auto& [option, verb] : {std::pair("output", "hash"), std::pair("lines", "hash"),
-                                     std::pair("manifest", "verify"), std::pair("fix", "doctor")}) {
+  for (const auto& [option, verb] :
+       {std::pair("output", "hash"), std::pair("manifest", "verify"), std::pair("fix", "doctor")}) {
     if (context.options.given(option) && arguments.verb != verb)
       return usage_error(OptionTable::dashed(option),
                          fmt::format("found with {}, need {}", arguments.verb, verb));

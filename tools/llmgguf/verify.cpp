@@ -73,7 +73,7 @@ std::string differences_text(const std::vector<GgufDifference>& differences) {
   return out;
 }
 
-std::string verdict_json(const GgufArguments& arguments, const GgufManifest& manifest,
+std::string verdict_json(const GgufArguments& arguments, const GgufTree& manifest,
                          const std::vector<GgufDifference>& differences) {
   OrderedJson list = OrderedJson::array();
   for (const GgufDifference& difference : differences) {
@@ -120,7 +120,7 @@ Result<int> verify_gguf(const GgufArguments& arguments, const ToolContext& conte
 }
 
 Result<int> verify_manifest(const GgufArguments& arguments, const ToolContext& context) {
-  LLM_TRY(const GgufManifest manifest, read_gguf_manifest(arguments.manifest));
+  LLM_TRY(const GgufTree manifest, read_gguf_manifest(arguments.manifest));
   std::vector<GgufDifference> differences;
   {
     ProgressBar progress(!context.quiet(), "B");

@@ -23,8 +23,8 @@ void add_load_options(OptionTable& table, LoadArguments& a) {
       .real("duration", "SECONDS", &a.duration, 1e-3, 86400,
             "send what arrives in SECONDS, instead of --requests")
       .shown_default("--requests");
-  table.file("lengths", "FILE", &a.lengths, "lengths of prompts and outputs (docs/load.md)")
-      .shown_default("short, middle and long requests, as docs/load.md has them");
+  table.text("lengths", "CLASSES", &a.lengths,
+             "classes of requests, WEIGHT:PROMPT:OUTPUT with lengths as N or LOWEST-HIGHEST");
   table.integer("s,seed", "N", &a.seed, 0, INT64_MAX, "seed of arrivals, lengths, prompts, draws");
   add_sampler_option(table, kSamplerFields[0], a.sampling);
 
@@ -45,8 +45,6 @@ void add_run_options(OptionTable& table, LoadArguments& a) {
       "mode", "MODE", &a.mode,
       {{"real", LoadMode::kReal}, {"simulate", LoadMode::kSimulate}, {"both", LoadMode::kBoth}},
       "run the model, or only count time by step costs, or compare the two");
-  table.file("calibration", "FILE", &a.calibration, "step costs from FILE, without training loads");
-  table.file("save-calibration", "FILE", &a.save_calibration, "write the measured step costs");
   table
       .integer("rounds", "N", &a.rounds, 1, 1000,
                "training loads and real runs, in turn; figures are medians over the rounds")
@@ -88,8 +86,6 @@ Status check_load_arguments(const LoadArguments& a, const OptionTable& table) {
     return usage_error("--load", "found with --rate, need one of them");
   if (table.given("requests") && table.given("duration"))
     return usage_error("--duration", "found with --requests, need one of them");
-  if (!a.calibration.empty() && !a.save_calibration.empty())
-    return usage_error("--save-calibration", "found with --calibration, need one of them");
   if (a.check && a.mode == LoadMode::kSimulate)
     return usage_error("--check", "found with --mode simulate, which makes no text");
   if (a.scheduler.step_tokens < a.scheduler.parallel)

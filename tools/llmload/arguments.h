@@ -26,7 +26,7 @@ struct LoadArguments {
   std::size_t burst = 8;
   std::size_t requests = 100;
   float duration = 10;  ///< seconds of arrivals, when given
-  std::string lengths;
+  std::string lengths = LengthDistribution::kUsual;
   std::uint64_t seed = 1;
 
   SchedulerOptions scheduler;  ///< context from the lengths, kv_pages 0: enough for all
@@ -36,8 +36,6 @@ struct LoadArguments {
   std::optional<Isa> isa;
   int threads = 0;
 
-  std::string calibration;
-  std::string save_calibration;
   std::size_t training = 100;
   std::size_t rounds = 5;  ///< 1 with kReal, unless given
   float agree = 15;

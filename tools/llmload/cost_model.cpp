@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "tools/common/stats.h"
 
@@ -28,73 +27,35 @@ Features features_of(const StepShape& shape) {
           shape.after_idle ? 1.0 : 0.0};
 }
 
-double dot(const Features& a, const Features& b) {
-  double sum = 0;
-  for (std::size_t i = 0; i < kN; ++i) sum += a[i] * b[i];
-  return sum;
-}
-
-using Used = std::array<bool, kN>;
-
-/// The least-squares solution of weights * (features / seconds) = weights over the features in use,
-/// by the normal equations of columns scaled to length 1; the ridge (Hoerl, Kennard 1970) splits
-/// what the samples cannot tell apart.
-Features solve(std::span<const StepSample> samples, std::span<const double> weights,
-               const Used& used) {
-  constexpr double kRidge = 1e-9;
-  std::array<std::array<double, kN + 1>, kN> a = {};
+/// The costs, none below 0, with the least sum of weight * (predicted / measured - 1)^2: descent
+/// along one cost after the other, over the normal equations.
+Features least_squares(std::span<const StepSample> samples, std::span<const double> weights) {
+  constexpr int kSweeps = 100000;
+  constexpr double kStill = 1e-12;  // a change in units of the whole
+  std::array<Features, kN> a = {};
+  Features b = {};
   for (std::size_t s = 0; s < samples.size(); ++s) {
     Features x = features_of(samples[s].shape);
-    for (std::size_t i = 0; i < kN; ++i) x[i] = used[i] ? x[i] / samples[s].seconds : 0;
+    for (double& value : x) value /= samples[s].seconds;
     for (std::size_t i = 0; i < kN; ++i) {
       for (std::size_t j = 0; j < kN; ++j) a[i][j] += weights[s] * x[i] * x[j];
-      a[i][kN] += weights[s] * x[i];
+      b[i] += weights[s] * x[i];
     }
   }
-  Features scale;
-  for (std::size_t i = 0; i < kN; ++i) scale[i] = a[i][i] > 0 ? 1 / std::sqrt(a[i][i]) : 1;
-  for (std::size_t i = 0; i < kN; ++i) {
-    for (std::size_t j = 0; j < kN; ++j) a[i][j] *= scale[i] * scale[j];
-    a[i][kN] *= scale[i];
-    a[i][i] += kRidge;
-  }
-  // Positive definite, so elimination needs no pivots.
-  for (std::size_t i = 0; i < kN; ++i) {
-    for (std::size_t k = i + 1; k < kN; ++k) {
-      const double factor = a[k][i] / a[i][i];
-      for (std::size_t j = i; j <= kN; ++j) a[k][j] -= factor * a[i][j];
-    }
-  }
-  Features result = {};
-  for (std::size_t i = kN; i-- > 0;) {
-    double rest = a[i][kN];
-    for (std::size_t j = i + 1; j < kN; ++j) rest -= a[i][j] * result[j];
-    result[i] = rest / a[i][i];
-  }
-  for (std::size_t i = 0; i < kN; ++i) result[i] *= scale[i];
-  return result;
-}
-
-/// The same with the features of negative cost left out, the most negative (in its share of all
-/// predicted time) first.
-Features solve_costs(std::span<const StepSample> samples, std::span<const double> weights) {
-  Features sums = {};
-  for (const StepSample& s : samples) {
-    const Features x = features_of(s.shape);
-    for (std::size_t i = 0; i < kN; ++i) sums[i] += x[i];
-  }
-  Used used;
-  used.fill(true);
-  while (true) {
-    const Features costs = solve(samples, weights, used);
-    std::size_t worst = kN;
+  Features costs = {};
+  double change = 1;
+  for (int sweep = 0; sweep < kSweeps && change > kStill; ++sweep) {
+    change = 0;
     for (std::size_t i = 0; i < kN; ++i) {
-      if (costs[i] >= 0) continue;
-      if (worst == kN || costs[i] * sums[i] < costs[worst] * sums[worst]) worst = i;
+      if (a[i][i] == 0) continue;
+      double rest = b[i] + a[i][i] * costs[i];
+      for (std::size_t j = 0; j < kN; ++j) rest -= a[i][j] * costs[j];
+      const double next = std::max(0.0, rest / a[i][i]);
+      change = std::max(change, std::abs(next - costs[i]) * a[i][i] / b[i]);
+      costs[i] = next;
     }
-    if (worst == kN) return costs;
-    used[worst] = false;
   }
+  return costs;
 }
 
 }  // namespace
@@ -118,11 +79,11 @@ StepShape shape_of(const Step& step) {
 
 Result<CostModel> CostModel::fit(std::span<const StepSample> samples) {
   if (samples.size() < kN) {
-    return Error{ErrorCode::kResource, "calibration",
+    return Error{ErrorCode::kResource, "--training",
                  fmt::format("found {} measured steps, need {}", samples.size(), kN)};
   }
   std::vector<double> weights(samples.size(), 1);
-  CostModel model(solve_costs(samples, weights));
+  const CostModel model(least_squares(samples, weights));
   std::vector<double> errors;
   for (const StepSample& s : samples) {
     errors.push_back(std::abs(model.predict(s.shape) / s.seconds - 1));
@@ -132,57 +93,39 @@ Result<CostModel> CostModel::fit(std::span<const StepSample> samples) {
   for (std::size_t i = 0; i < errors.size(); ++i) {
     if (errors[i] > limit) weights[i] = limit / errors[i];
   }
-  return CostModel(solve_costs(samples, weights));
+  return CostModel(least_squares(samples, weights));
 }
 
 double CostModel::predict(const StepShape& shape) const {
-  return std::max(kLeastSeconds, dot(features_of(shape), seconds_));
+  const Features x = features_of(shape);
+  double sum = 0;
+  for (std::size_t i = 0; i < kN; ++i) sum += x[i] * seconds_[i];
+  return std::max(kLeastSeconds, sum);
 }
-
-namespace {
-
-struct Ratio {
-  double measured;
-  double predicted;
-};
-
-/// Fills bins of equal predicted time in the order of ratios; a step may lie in several.
-Residuals::Group group_of(std::vector<Ratio> ratios) {
-  std::ranges::sort(ratios, {}, [](const Ratio& r) { return r.measured / r.predicted; });
-  Residuals::Group group;
-  double total = 0;
-  for (const Ratio& r : ratios) {
-    group.up_to = std::max(group.up_to, r.predicted);
-    total += r.predicted;
-  }
-  const double share = total / Residuals::kBins;
-  std::size_t next = 0;
-  double left = ratios[0].predicted;
-  for (double& bin : group.ratios) {
-    double room = share;
-    while (left < room && next + 1 < ratios.size()) {
-      bin += left / share * ratios[next].measured / ratios[next].predicted;
-      room -= left;
-      left = ratios[++next].predicted;
-    }
-    bin += room / share * ratios[next].measured / ratios[next].predicted;
-    left -= room;
-  }
-  return group;
-}
-
-}  // namespace
 
 Residuals Residuals::of(const CostModel& model, std::span<const StepSample> samples) {
   constexpr std::size_t kGroups = 4;
-  std::vector<Ratio> all;
-  for (const StepSample& s : samples) all.push_back({s.seconds, model.predict(s.shape)});
-  std::ranges::sort(all, {}, &Ratio::predicted);
+  std::vector<std::pair<double, double>> times;  // predicted, measured
+  for (const StepSample& s : samples) times.emplace_back(model.predict(s.shape), s.seconds);
+  std::ranges::stable_sort(times, {}, [](const auto& time) { return time.first; });
   Residuals residuals;
   for (std::size_t g = 0; g < kGroups; ++g) {
-    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(g * all.size() / kGroups);
-    const auto end = all.begin() + static_cast<std::ptrdiff_t>((g + 1) * all.size() / kGroups);
-    if (begin != end) residuals.groups_.push_back(group_of({begin, end}));
+    Group group{};
+    double all_predicted = 0;
+    double all_measured = 0;
+    double sum = 0;
+    for (std::size_t i = g * times.size() / kGroups; i < (g + 1) * times.size() / kGroups; ++i) {
+      const auto [predicted, measured] = times[i];
+      group.up_to = predicted;
+      group.factors.push_back(measured / predicted);
+      all_predicted += predicted;
+      all_measured += measured;
+      sum += group.factors.back();
+    }
+    if (group.factors.empty()) continue;
+    const double mean = sum / static_cast<double>(group.factors.size());
+    for (double& factor : group.factors) factor *= all_measured / all_predicted / mean;
+    residuals.groups_.push_back(std::move(group));
   }
   return residuals;
 }
@@ -191,30 +134,23 @@ double Residuals::at(double predicted, double uniform) const {
   if (groups_.empty()) return 1;
   auto group = std::ranges::lower_bound(groups_, predicted, {}, &Group::up_to);
   if (group == groups_.end()) --group;
-  return group->ratios[static_cast<std::size_t>(uniform * kBins)];
+  return group
+      ->factors[static_cast<std::size_t>(uniform * static_cast<double>(group->factors.size()))];
 }
 
 FitQuality quality_of(const CostModel& model, std::span<const StepSample> samples) {
-  FitQuality quality;
   std::vector<double> errors;
   double measured = 0;
   double predicted = 0;
-  double squared_error = 0;
   for (const StepSample& s : samples) {
     const double guess = model.predict(s.shape);
     errors.push_back(std::abs(guess / s.seconds - 1));
     measured += s.seconds;
     predicted += guess;
-    squared_error += (guess - s.seconds) * (guess - s.seconds);
   }
-  const double mean = measured / static_cast<double>(std::max<std::size_t>(1, samples.size()));
-  double variance = 0;
-  for (const StepSample& s : samples) variance += (s.seconds - mean) * (s.seconds - mean);
-  quality.r2 = variance > 0 ? 1 - squared_error / variance : 0;
-  quality.median_error = percentile(errors, 0.5);
-  quality.p95_error = percentile(errors, 0.95);
-  quality.total_ratio = measured > 0 ? predicted / measured : 1;
-  return quality;
+  return {.n_steps = samples.size(),
+          .median_error = percentile(errors, 0.5),
+          .total_ratio = measured > 0 ? predicted / measured : 1};
 }
 
 }  // namespace llm

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -47,10 +46,9 @@ class CostModel {
   CostModel() = default;
   explicit CostModel(const Features& seconds) : seconds_(seconds) {}
 
-  /// Least squares of relative errors, fitted twice: the second time each sample counts by its
-  /// error in the first (Huber's weights), so that a disturbed one does not bend the rest. Features
-  /// that the samples do not tell apart share their cost; none is below 0.
-  /// Errors: kResource for fewer samples than features.
+  /// Least squares of relative errors with no cost below 0, fitted twice: the second time each
+  /// sample counts by its error in the first (Huber's weights), so that a disturbed one does not
+  /// bend the rest. Errors: kResource for fewer samples than features.
   static Result<CostModel> fit(std::span<const StepSample> samples);
 
   /// Never below a microsecond.
@@ -62,38 +60,32 @@ class CostModel {
 };
 
 /// By what factor steps take more or less than predicted: a percentile of noisy times is not one of
-/// their means. Small steps are disturbed by more of their time than large ones, so there are
-/// groups of predicted time, each with a distribution in bins of equal probability.
+/// their means. Small steps are disturbed by more of their time than large ones, so there are four
+/// groups of predicted time, with as many samples each.
 class Residuals {
  public:
-  static constexpr std::size_t kBins = 64;
-  struct Group {
-    double up_to = 0;                       ///< predicted seconds; the last group takes all above
-    std::array<double, kBins> ratios = {};  ///< measured / predicted, each bin's mean, ascending
-  };
-
   /// None: every factor is 1.
   Residuals() = default;
-  explicit Residuals(std::vector<Group> groups) : groups_(std::move(groups)) {}
-
-  /// Bins hold equal shares of predicted time, so that in each group the mean factor times all
-  /// predicted time is all measured time. @pre there are samples
+  /// The samples' measured / predicted, scaled so that in each group the mean factor times all
+  /// predicted time is all measured time.
   static Residuals of(const CostModel& model, std::span<const StepSample> samples);
 
   /// The factor of a step. @param uniform in [0, 1)
   double at(double predicted, double uniform) const;
-  const std::vector<Group>& groups() const { return groups_; }
 
  private:
+  struct Group {
+    double up_to;  ///< predicted seconds; the last group takes all above
+    std::vector<double> factors;
+  };
   std::vector<Group> groups_;
 };
 
 /// How well a model predicts samples.
 struct FitQuality {
-  double r2 = 0;            ///< 1 - squared error / variance, in seconds
+  std::size_t n_steps = 0;
   double median_error = 0;  ///< of |predicted / measured - 1|
-  double p95_error = 0;
-  double total_ratio = 1;  ///< sum of predicted / sum of measured
+  double total_ratio = 1;   ///< sum of predicted / sum of measured
 };
 
 FitQuality quality_of(const CostModel& model, std::span<const StepSample> samples);

@@ -3,17 +3,14 @@
 #include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "base/atomic_file.h"
 #include "tools/common/progress.h"
 #include "tools/common/tool.h"
 #include "tools/hub/hub_model.h"
 #include "tools/llmload/arguments.h"
-#include "tools/llmload/calibration.h"
 #include "tools/llmload/load_run.h"
 #include "tools/llmload/real_run.h"
 #include "tools/llmload/report.h"
@@ -22,170 +19,158 @@ namespace llm {
 namespace {
 
 /// What a run has to work with.
-struct Load {
-  LoadArguments& arguments;
-  const ToolContext& context;
-  std::shared_ptr<const Model> model;
-  LengthDistribution lengths;
-  LoadReport report;
-  std::vector<StepSample> samples = {};  ///< of training loads
-  std::vector<RealRun> runs = {};        ///< of the workload
+class LoadTool {
+ public:
+  LoadTool(const LoadArguments& arguments, const ToolContext& context,
+           std::shared_ptr<const Model> model, LengthDistribution lengths)
+      : a_(arguments), context_(context), model_(std::move(model)), lengths_(std::move(lengths)) {}
 
+  Result<LoadReport> run() {
+    LLM_RETURN_IF_ERROR(choose_workload());
+    const auto workload = make_workload(options_, lengths_);
+    LLM_RETURN_IF_ERROR(run_rounds(workload));
+    if (a_.check) LLM_RETURN_IF_ERROR(check_texts(workload));
+    if (a_.mode != LoadMode::kReal) LLM_RETURN_IF_ERROR(simulate(workload));
+    report_.settings = settings();
+    report_.agree = static_cast<double>(a_.agree) / 100;
+    return std::move(report_);
+  }
+
+ private:
   TextOptions text(std::uint64_t seed) const {
-    TextOptions options{.sampling = arguments.sampling, .prompt_seed = seed};
+    TextOptions options{.sampling = a_.sampling, .prompt_seed = seed};
     options.sampling.seed = seed;
     return options;
   }
-  Result<RealRun> run(std::span<const LoadRequest> workload, const SchedulerOptions& scheduler,
-                      std::uint64_t seed) const {
-    return run_really(model, arguments.kv, workload, scheduler, text(seed));
+  Result<RealRun> run_with(std::span<const LoadRequest> workload, const SchedulerOptions& scheduler,
+                           std::uint64_t seed) const {
+    return run_really(model_, a_.kv, workload, scheduler, text(seed));
   }
+
+  /// Errors: kUsage where all requests were refused, since figures would say nothing.
+  Result<LoadFigures> figures(const LoadTrace& trace) const {
+    LoadFigures all = figures_of(trace);
+    if (value_of(all, "finished") > 0) return all;
+    return usage_error("--kv-pages",
+                       fmt::format("found {}, which no request fits", a_.scheduler.kv_pages));
+  }
+
+  Status choose_workload() {
+    options_ = {.arrivals = a_.arrivals,
+                .rate = a_.rate,
+                .burst = a_.burst,
+                .requests = a_.requests,
+                .seed = a_.seed};
+    if (context_.options.given("duration")) options_.seconds = a_.duration;
+    if (!context_.options.given("rate")) {
+      LLM_TRY(const double most, most_rate());
+      options_.rate = most * static_cast<double>(a_.load) / 100;
+    }
+    return check_workload(options_);
+  }
+
+  /// Requests a second when all of a sample are there at once.
+  Result<double> most_rate() const {
+    constexpr std::size_t kSample = 200;
+    const auto sample =
+        make_workload({.rate = 1e9, .requests = kSample, .seed = a_.seed}, lengths_);
+    SchedulerOptions scheduler = a_.scheduler;
+    scheduler.queue = kSample;
+    LLM_TRY(const RealRun run, run_with(sample, scheduler, a_.seed));
+    LLM_TRY(const LoadFigures found, figures(run.trace));
+    return value_of(found, "finished") / value_of(found, "seconds");
+  }
+
+  /// The machine's speed drifts: trainings and runs take turns, so that both see all of it.
+  Status run_rounds(std::span<const LoadRequest> workload) {
+    ProgressBar bar(!context_.quiet(), "rounds");
+    std::vector<LoadFigures> rounds;
+    for (std::size_t round = 0; round < a_.rounds; ++round) {
+      bar("load", round, a_.rounds);
+      if (a_.mode != LoadMode::kReal) {
+        const WorkloadOptions options = training_load(options_, a_.training, round);
+        LLM_TRY(const RealRun run,
+                run_with(make_workload(options, lengths_), a_.scheduler, options.seed));
+        add_samples(samples_, run.trace);
+      }
+      if (a_.mode == LoadMode::kSimulate) continue;
+      LLM_TRY(RealRun run, run_with(workload, a_.scheduler, a_.seed));
+      LLM_TRY(rounds.emplace_back(), figures(run.trace));
+      LLM_TRY(const LoadTrace replay, replay_load(workload, a_.scheduler, run.trace));
+      report_.same_decisions = report_.same_decisions.value_or(true) && replay == run.trace;
+      runs_.push_back(std::move(run));
+    }
+    report_.real = medians(rounds);
+    if (!runs_.empty()) report_.texts_sha256 = hash_of(runs_.front().texts);
+    return Ok{};
+  }
+
+  static void add_samples(std::vector<StepSample>& samples, const LoadTrace& trace) {
+    for (const StepTrace& step : trace.steps)
+      samples.push_back({step.shape, to_seconds(step.end - step.begin)});
+  }
+
+  Status check_texts(std::span<const LoadRequest> workload) {
+    ProgressBar bar(!context_.quiet(), "texts");
+    LLM_TRY(
+        report_.differing_texts,
+        differing_alone(model_, a_.kv, workload, a_.scheduler, text(a_.seed), runs_,
+                        [&](std::size_t done, std::size_t total) { bar("alone", done, total); }));
+    return Ok{};
+  }
+
+  /// Replicas differ in the residuals that are drawn.
+  Status simulate(std::span<const LoadRequest> workload) {
+    constexpr std::uint64_t kReplicas = 5;
+    LLM_TRY(const CostModel costs, CostModel::fit(samples_));
+    const Residuals residuals = Residuals::of(costs, samples_);
+    std::vector<LoadFigures> replicas;
+    for (std::uint64_t replica = 0; replica < kReplicas; ++replica) {
+      LLM_TRY(const LoadTrace trace,
+              simulate_load(workload, a_.scheduler, costs, residuals, a_.seed + replica));
+      LLM_TRY(replicas.emplace_back(), figures(trace));
+    }
+    report_.simulated = medians(replicas);
+    report_.costs = costs;
+    report_.fit = quality_of(costs, samples_);
+    std::vector<StepSample> steps;
+    for (const RealRun& run : runs_) add_samples(steps, run.trace);
+    if (!steps.empty()) report_.real_fit = quality_of(costs, steps);
+    return Ok{};
+  }
+
+  OrderedJson settings() const {
+    return {{"model", a_.model},
+            {"model_sha256", model_->file_sha256()},
+            {"cpu", cpu_name()},
+            {"isa", isa_name(model_->isa())},
+            {"threads", model_->threads()},
+            {"compute", a_.compute == Compute::kInt8 ? "int8" : "f32"},
+            {"kv", kv_name(a_.kv)},
+            {"arrivals", a_.arrivals == Arrivals::kBurst ? "burst" : "poisson"},
+            {"burst", a_.burst},
+            {"rate", options_.rate},
+            {"seed", a_.seed},
+            {"parallel", a_.scheduler.parallel},
+            {"chunk", a_.scheduler.step_tokens},
+            {"kv_pages", a_.scheduler.kv_pages},
+            {"queue", a_.scheduler.queue},
+            {"rounds", a_.rounds}};
+  }
+
+  const LoadArguments& a_;
+  const ToolContext& context_;
+  std::shared_ptr<const Model> model_;
+  LengthDistribution lengths_;
+  WorkloadOptions options_;
+  LoadReport report_;
+  std::vector<StepSample> samples_;  ///< of training loads
+  std::vector<RealRun> runs_;        ///< of the workload
 };
-
-CalibrationSubject subject_of(const Model& model, const LoadArguments& a) {
-  return {.model_sha256 = model.file_sha256(),
-          .compute = model.compute() == Compute::kInt8 ? "int8" : "f32",
-          .kv = std::string(kv_name(a.kv)),
-          .cpu = std::string(cpu_name()),
-          .isa = std::string(isa_name(model.isa())),
-          .threads = model.threads(),
-          .step_tokens = a.scheduler.step_tokens,
-          .parallel = a.scheduler.parallel,
-          .context = a.scheduler.context};
-}
-
-Status save(const Calibration& calibration, const std::string& path) {
-  const std::string text = calibration.to_json();
-  return write_file_atomically(path, std::as_bytes(std::span(text)));
-}
-
-Status read_costs(Load& load) {
-  const LoadArguments& a = load.arguments;
-  LoadReport& report = load.report;
-  if (a.calibration.empty()) return Ok{};
-  LLM_TRY(report.calibration, Calibration::read(a.calibration));
-  const Status fits = report.calibration->check_fits(report.subject, a.mode != LoadMode::kSimulate);
-  return fits.ok() ? fits : in_file(fits.error(), a.calibration);
-}
-
-/// Figures of requests that were all refused would say nothing.
-Status check_finished(const LoadFigures& figures, const SchedulerOptions& options) {
-  if (figures.finished > 0) return Ok{};
-  return Error{ErrorCode::kUsage, "--kv-pages",
-               fmt::format("found {}, which no request fits", options.kv_pages)};
-}
-
-/// Requests a second when all of a sample are there at once, by the step costs or by a run.
-Result<double> most_rate(const Load& load) {
-  constexpr std::size_t kSample = 200;
-  const std::uint64_t seed = load.arguments.seed;
-  const auto sample = make_workload({.rate = 1e9, .requests = kSample, .seed = seed}, load.lengths);
-  SchedulerOptions options = load.report.scheduler;
-  options.queue = kSample;
-  LoadTrace trace;
-  if (const auto& calibration = load.report.calibration) {
-    LLM_TRY(trace, simulate_load(sample, options, calibration->costs, calibration->residuals));
-  } else {
-    LLM_TRY(RealRun run, load.run(sample, options, seed));
-    trace = std::move(run.trace);
-  }
-  const LoadFigures figures = figures_of(trace);
-  LLM_RETURN_IF_ERROR(check_finished(figures, options));
-  return static_cast<double>(figures.finished) / figures.seconds;
-}
-
-Status choose_workload(Load& load) {
-  const LoadArguments& a = load.arguments;
-  WorkloadOptions& workload = load.report.workload;
-  workload = {.arrivals = a.arrivals,
-              .rate = a.rate,
-              .burst = a.burst,
-              .requests = a.requests,
-              .seed = a.seed};
-  if (load.context.options.given("duration")) workload.seconds = a.duration;
-  if (load.context.options.given("rate")) return Ok{};
-  LLM_TRY(const double most, most_rate(load));
-  workload.rate = most * static_cast<double>(a.load) / 100;
-  return Ok{};
-}
-
-void add_samples(std::vector<StepSample>& samples, const LoadTrace& trace) {
-  for (const StepTrace& step : trace.steps)
-    samples.push_back({step.shape, to_seconds(step.end - step.begin)});
-}
-
-Status train(Load& load, std::size_t round) {
-  const WorkloadOptions options =
-      training_load(load.report.workload, load.arguments.training, round);
-  const auto workload = make_workload(options, load.lengths);
-  LLM_TRY(const RealRun run, load.run(workload, load.report.scheduler, options.seed));
-  add_samples(load.samples, run.trace);
-  return Ok{};
-}
-
-/// The machine's speed drifts: trainings and runs take turns, so that both see all of it.
-Status run_rounds(Load& load, std::span<const LoadRequest> workload) {
-  const LoadArguments& a = load.arguments;
-  LoadReport& report = load.report;
-  const bool trains =
-      !report.calibration && (a.mode != LoadMode::kReal || !a.save_calibration.empty());
-  ProgressBar bar(!load.context.quiet(), "rounds");
-  for (std::size_t round = 0; round < a.rounds; ++round) {
-    bar("load", round, a.rounds);
-    if (trains) LLM_RETURN_IF_ERROR(train(load, round));
-    if (a.mode == LoadMode::kSimulate) continue;
-    LLM_TRY(RealRun run, load.run(workload, report.scheduler, a.seed));
-    report.real.push_back(figures_of(run.trace));
-    LLM_RETURN_IF_ERROR(check_finished(report.real.back(), report.scheduler));
-    LLM_TRY(const LoadTrace replay, replay_load(workload, report.scheduler, run.trace));
-    report.same_decisions = report.same_decisions.value_or(true) && replay == run.trace;
-    load.runs.push_back(std::move(run));
-  }
-  if (!load.runs.empty()) report.texts_sha256 = hash_of(load.runs.front().texts);
-  if (!trains) return Ok{};
-  LLM_TRY(report.calibration, calibrate(report.subject, load.samples));
-  return a.save_calibration.empty() ? Ok{} : save(*report.calibration, a.save_calibration);
-}
-
-Status check_texts(Load& load, std::span<const LoadRequest> workload) {
-  const LoadArguments& a = load.arguments;
-  ProgressBar bar(!load.context.quiet(), "texts");
-  LLM_TRY(load.report.differing_texts,
-          differing_alone(load.model, a.kv, workload, load.report.scheduler, load.text(a.seed),
-                          load.runs,
-                          [&](std::size_t done, std::size_t total) { bar("alone", done, total); }));
-  return Ok{};
-}
-
-/// Replicas differ in the residuals that are drawn.
-Status simulate(Load& load, std::span<const LoadRequest> workload) {
-  constexpr std::uint64_t kReplicas = 5;
-  LoadReport& report = load.report;
-  const Calibration& calibration = *report.calibration;
-  for (std::uint64_t replica = 0; replica < kReplicas; ++replica) {
-    LLM_TRY(const LoadTrace trace,
-            simulate_load(workload, report.scheduler, calibration.costs, calibration.residuals,
-                          load.arguments.seed + replica));
-    report.simulated.push_back(figures_of(trace));
-    LLM_RETURN_IF_ERROR(check_finished(report.simulated.back(), report.scheduler));
-  }
-  if (load.runs.empty()) return Ok{};
-  std::vector<StepSample> steps;
-  for (const RealRun& run : load.runs) add_samples(steps, run.trace);
-  report.steps_fit = quality_of(calibration.costs, steps);
-  return Ok{};
-}
 
 Result<int> run(LoadArguments& a, const ToolContext& context) {
   LLM_RETURN_IF_ERROR(check_load_arguments(a, context.options));
-  if (!a.save_calibration.empty()) {
-    const std::vector<std::string> read = {a.model, a.lengths};
-    LLM_RETURN_IF_ERROR(check_output("--save-calibration", a.save_calibration, read));
-  }
-  LengthDistribution lengths = LengthDistribution::usual();
-  if (!a.lengths.empty()) {
-    LLM_TRY(lengths, LengthDistribution::read(a.lengths));
-  }
+  LLM_TRY(LengthDistribution lengths, LengthDistribution::parse(a.lengths));
   LLM_RETURN_IF_ERROR(fetch_hub_model(a.hub_model, context, a.model));
   LoadOptions options{.compute = a.compute, .isa = a.isa, .threads = a.threads};
   options.hash_file = true;
@@ -207,21 +192,11 @@ Result<int> run(LoadArguments& a, const ToolContext& context) {
     a.scheduler.kv_pages =
         a.scheduler.parallel * Scheduler::pages_for(a.scheduler, a.scheduler.context);
   }
-  Load load{a, context, model, lengths, {}};
-  load.report.model = a.model;
-  load.report.scheduler = a.scheduler;
-  load.report.subject = subject_of(*model, a);
-  load.report.agree = static_cast<double>(a.agree) / 100;
-  LLM_RETURN_IF_ERROR(read_costs(load));
-  LLM_RETURN_IF_ERROR(choose_workload(load));
-  LLM_RETURN_IF_ERROR(check_workload(load.report.workload));
-  const auto workload = make_workload(load.report.workload, lengths);
   if (a.mode == LoadMode::kReal && !context.options.given("rounds")) a.rounds = 1;
-  LLM_RETURN_IF_ERROR(run_rounds(load, workload));
-  if (a.check) LLM_RETURN_IF_ERROR(check_texts(load, workload));
-  if (a.mode != LoadMode::kReal) LLM_RETURN_IF_ERROR(simulate(load, workload));
-  LLM_RETURN_IF_ERROR(write_stdout(a.json ? report_json(load.report) : report_text(load.report)));
-  return load.report.passed() ? 0 : kExitVerdictFailed;
+  LLM_TRY(const LoadReport report,
+          LoadTool(a, context, std::move(model), std::move(lengths)).run());
+  LLM_RETURN_IF_ERROR(write_stdout(a.json ? report_json(report) : report_text(report)));
+  return report.passed() ? 0 : kExitVerdictFailed;
 }
 
 }  // namespace

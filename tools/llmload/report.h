@@ -4,23 +4,21 @@
 #include <string>
 #include <vector>
 
-#include "tools/llmload/arguments.h"
-#include "tools/llmload/calibration.h"
+#include "base/json.h"
+#include "tools/llmload/cost_model.h"
 #include "tools/llmload/figures.h"
 
 namespace llm {
 
 /// All that an output is made of.
 struct LoadReport {
-  std::string model;
-  WorkloadOptions workload;
-  SchedulerOptions scheduler;
-  CalibrationSubject subject;              ///< of this run
-  std::optional<Calibration> calibration;  ///< that was used
-  std::vector<LoadFigures> real;           ///< of each round
-  std::vector<LoadFigures> simulated;      ///< of each replica
-  std::optional<FitQuality> steps_fit;     ///< of the costs, on the real runs' steps
-  std::optional<bool> same_decisions;      ///< the replay's
+  OrderedJson settings;                ///< model, machine, load and scheduler, by name
+  LoadFigures real;                    ///< of all rounds; empty: none
+  LoadFigures simulated;               ///< of all replicas
+  std::optional<CostModel> costs;      ///< of the simulation
+  FitQuality fit;                      ///< of the costs, on the steps that they were fitted to
+  std::optional<FitQuality> real_fit;  ///< the same on the real runs' steps
+  std::optional<bool> same_decisions;  ///< the replay's
   std::optional<std::vector<std::size_t>> differing_texts;  ///< from those made alone
   std::string texts_sha256;  ///< hash_of() the texts of the first run; empty without one
   double agree = 0.15;

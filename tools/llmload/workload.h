@@ -4,13 +4,54 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
 #include "tokenizer/vocab_spec.h"
-#include "tools/llmload/lengths.h"
 
 namespace llm {
+
+struct RequestLengths {
+  std::size_t n_prompt;
+  std::size_t n_output;
+
+  bool operator==(const RequestLengths&) const = default;
+};
+
+/// How long prompts and outputs are: weighted classes, in each of which both lengths are uniform in
+/// a range. As text, WEIGHT:PROMPT:OUTPUT joined by commas; a range is LOWEST-HIGHEST, or one
+/// length.
+class LengthDistribution {
+ public:
+  static constexpr std::size_t kMostTokens = std::size_t{1} << 20;  ///< of a length
+  /// Short, middle and long requests.
+  static constexpr const char* kUsual = "5:8-48:16-64,3:64-192:32-96,1:256-384:8-32";
+
+  /// Errors: kUsage with the class that is none.
+  static Result<LengthDistribution> parse(std::string_view text);
+
+  /// @param choice, prompt, output  uniform in [0, 1)
+  RequestLengths draw(double choice, double prompt, double output) const;
+
+  /// Tokens of the longest request, prompt and output together.
+  std::size_t longest_request() const;
+
+ private:
+  struct Range {
+    std::size_t first;
+    std::size_t last;
+    std::size_t at(double share) const;
+  };
+  struct Class {
+    std::size_t up_to;  ///< sum of the weights so far
+    Range prompt;
+    Range output;
+  };
+  static std::optional<Range> cut_range(std::string_view& text);
+
+  std::vector<Class> classes_;
+};
 
 /// Of a run, from its start; whole numbers, so that a run can be repeated exactly.
 using Nanoseconds = std::chrono::nanoseconds;

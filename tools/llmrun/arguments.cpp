@@ -119,17 +119,20 @@ void add_engine_options(OptionTable& table, RunArguments& a) {
       .shown_default("as many as are worth it");
   table.flag("no-cache", &a.no_cache,
              "recompute every position for each token (slow, same output)");
-  table.file("cache-save", "FILE", &a.cache_save, "write the prompt's tokens and KV cache to FILE");
-  table.file("cache-load", "FILE", &a.cache_load,
-             "read the beginning of the prompt and its KV cache from FILE");
+  table
+      .file("cache-dir", "DIR", &a.cache_dir,
+            "keep the KV cache in DIR, and reuse what DIR has of a prompt's beginning; any number of "
+            "processes may share it")
+      .shown_default("none; with --session its file's name with .kv");
+  table.integer("cache-size", "GIB", &a.cache_size, 1, 1 << 20,
+                "most that --cache-dir holds; the least recently used is deleted first");
   table.file("packed-cache", "DIR", &a.packed_cache,
              "keep the packed weights in DIR and map them from there: a later start is faster, and "
              "processes share them");
   table.flag("strict", &a.strict, "refuse a model file that gives a warning");
   table
       .optional_text("verify-model", "MANIFEST", &a.manifest,
-                     "use the model only if it matches a manifest of llmgguf hash -o (or of "
-                     "llama.cpp's gguf-hash)")
+                     "use the model only if it matches a manifest of llmgguf hash -o")
       .file()
       .shown_default("the model's path and .manifest");
 }
@@ -165,9 +168,6 @@ Status check_chat_combinations(const RunArguments& a) {
         "-i", "found with --jsonl, --logits-hash, --receipt or --dump-layers, need one text",
         "use --chat with -p for one answer");
   }
-  if (a.interactive && (!a.cache_load.empty() || !a.cache_save.empty()))
-    return usage_error("-i", "found with --cache-load or --cache-save, need one text",
-                       "use --session");
   if (!a.session.empty() && !a.interactive)
     return usage_error("--session", "found without -i, need a chat");
   if (!a.session.empty() && a.no_cache)
@@ -188,18 +188,10 @@ Status check_combinations(const RunArguments& a) {
     return usage_error("--dump-layers",
                        "found with --context-shift or --no-cache, need each position once");
   }
-  const bool caches = !a.cache_load.empty() || !a.cache_save.empty();
-  if (caches && (a.context_shift || a.no_cache)) {
-    return usage_error(
-        a.cache_load.empty() ? "--cache-save" : "--cache-load",
-        "found with --context-shift or --no-cache, need the prompt as it is in a cache");
-  }
+  if (!a.cache_dir.empty() && a.no_cache)
+    return usage_error("--cache-dir", "found with --no-cache, need keys and values");
   if (a.receipt_rows && a.receipt.empty())
     return usage_error("--receipt-rows", "found without --receipt, need a file");
-  if (!a.cache_load.empty() && (!a.receipt.empty() || !a.dump_layers.empty())) {
-    return usage_error("--cache-load",
-                       "found with --receipt or --dump-layers, which need every position");
-  }
   return Ok{};
 }
 

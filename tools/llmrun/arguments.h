@@ -66,9 +66,9 @@ struct RunArguments {
   SpeculateKind speculate = SpeculateKind::kOff;
   std::string draft;
   std::size_t speculate_length = 0;  ///< 0: as many as pay
-  std::string cache_load;
-  std::string packed_cache;  ///< a directory
-  std::string cache_save;
+  std::string cache_dir;             ///< empty: nothing is kept on disk, but of a session
+  std::size_t cache_size = 32;       ///< GiB
+  std::string packed_cache;          ///< a directory
   bool strict = false;
   std::optional<std::string> manifest;  ///< of the model; empty: the one beside it
 

@@ -74,11 +74,10 @@ Result<Chat> Chat::open(const RunArguments& arguments, const ToolContext& contex
   if (arguments.session.empty() || !std::filesystem::exists(arguments.session, ignored)) {
     chat.conversation_ = std::make_unique<Conversation>(*loaded.session, std::move(style));
     chat.conversation_->set_system(arguments.system_message());
-    LLM_RETURN_IF_ERROR(chat.keep_session(false));  // a path that cannot be written is told now
+    LLM_RETURN_IF_ERROR(chat.keep_session());  // a path that cannot be written is told now
     return chat;
   }
-  LLM_TRY(chat.conversation_,
-          load_session(arguments.session, std::move(style), *loaded.session, loaded.identity()));
+  LLM_TRY(chat.conversation_, load_session(arguments.session, std::move(style), *loaded.session));
   if (arguments.has_system && arguments.system != chat.conversation_->system()) {
     return in_file(
         usage_error("--system", "found another message than the conversation has, need none",
@@ -89,10 +88,10 @@ Result<Chat> Chat::open(const RunArguments& arguments, const ToolContext& contex
   return chat;
 }
 
-Status Chat::keep_session(bool with_values) {
+Status Chat::keep_session() {
+  loaded_.session->publish();
   if (arguments_.session.empty()) return Ok{};
-  return save_session(arguments_.session, *conversation_, *loaded_.session, loaded_.identity(),
-                      with_values, &session_lock_);
+  return save_session(arguments_.session, *conversation_, *loaded_.session, &session_lock_);
 }
 
 Status Chat::tell(const Error& error) const {
@@ -104,8 +103,7 @@ Status Chat::tell(const Error& error) const {
 Status Chat::save(const std::string& path) {
   FileLock* held = session_lock_.is_on(path) ? &session_lock_ : nullptr;
   Status saved = check_output("/save", path, std::vector{arguments_.model, arguments_.draft}, held);
-  if (saved.ok())
-    saved = save_session(path, *conversation_, *loaded_.session, loaded_.identity(), true, held);
+  if (saved.ok()) saved = save_session(path, *conversation_, *loaded_.session, held);
   if (!saved.ok()) return tell(saved.error());
   write_message(fmt::format("wrote {}: {} turns with {} tokens evaluated\n", shown(path),
                             conversation_->turns().size(), loaded_.session->position()));
@@ -113,12 +111,11 @@ Status Chat::save(const std::string& path) {
 }
 
 Status Chat::load(const std::string& path) {
-  auto loaded =
-      load_session(path, conversation_->style_pointer(), *loaded_.session, loaded_.identity());
+  auto loaded = load_session(path, conversation_->style_pointer(), *loaded_.session);
   if (!loaded.ok()) return tell(loaded.error());
   conversation_ = std::move(loaded).value();
   print_stats();
-  return keep_session(false);
+  return keep_session();
 }
 
 void Chat::print_stats() const {
@@ -174,7 +171,7 @@ Status Chat::reply(const Result<Conversation::Forgotten>& asked) {
         "your own, -1 none",
         LoopDetector::kTokens, loop.period());
   }
-  return keep_session(false);
+  return keep_session();
 }
 
 Status Chat::print_reply(const GenerateResult& result, std::size_t dropped_turns,
@@ -220,7 +217,7 @@ Result<int> Chat::run() {
     LLM_RETURN_IF_ERROR(read.ok() ? take(*read) : tell(read.error()));
   }
   const int code = is_ended() ? GracefulInterrupt::exit_code() : 0;
-  LLM_RETURN_IF_ERROR(keep_session(true));
+  LLM_RETURN_IF_ERROR(keep_session());
   return code;
 }
 

@@ -60,7 +60,7 @@ class Chat {
   void greet() const;
   void tell_of_dropped_turns(std::size_t n_turns);
   /// Writes --session, if there is one.
-  Status keep_session(bool with_values);
+  Status keep_session();
   /// Whether a signal came that means more than the reply.
   bool is_ended() const;
 

@@ -15,8 +15,7 @@ namespace {
 
 /// Whether something is written or read that names the model by its hash; a chat may at any time.
 bool needs_hash(const RunArguments& a) {
-  return a.interactive || !a.receipt.empty() || !a.dump_layers.empty() || !a.cache_save.empty() ||
-         !a.cache_load.empty();
+  return a.interactive || !a.receipt.empty() || !a.dump_layers.empty() || !a.cache_dir.empty();
 }
 
 LoadOptions load_options(const RunArguments& arguments, ProgressBar& progress) {
@@ -57,11 +56,18 @@ Result<std::unique_ptr<Speculation>> make_speculation(const RunArguments& argume
   return std::make_unique<Speculation>(std::move(proposer), length);
 }
 
-}  // namespace
-
-CacheIdentity Loaded::identity() const {
-  return cache_identity(*session, session->model().file_sha256());
+/// Where keys and values are kept on disk, or null.
+Result<std::shared_ptr<StateStore>> open_store(const RunArguments& a) {
+  const std::string directory =
+      a.cache_dir.empty() && !a.session.empty() ? a.session + ".kv" : a.cache_dir;
+  if (directory.empty()) return std::shared_ptr<StateStore>();
+  return StateStore::open(
+      {.directory = directory,
+       .most_bytes = std::uint64_t{a.cache_size} << 30,
+       .notice = [](const std::string& what) { spdlog::warn("--cache-dir: {}", what); }});
 }
+
+}  // namespace
 
 void Loaded::report_speculation() const {
   if (speculation == nullptr) return;
@@ -84,11 +90,14 @@ Result<Loaded> load(const RunArguments& arguments, ProgressBar& progress) {
     spdlog::warn("-c: found {}, the model was trained for {} positions", arguments.context,
                  loaded.model->config().context);
   }
-  LLM_TRY(
-      loaded.session,
-      open_sequence(loaded.model,
-                    {.context = arguments.context, .kv = arguments.kv, .batch = arguments.batch},
-                    {.use_cache = !arguments.no_cache}));
+  LLM_TRY(auto store, open_store(arguments));
+  LLM_TRY(loaded.session, open_sequence(loaded.model,
+                                        {.context = arguments.context,
+                                         .kv = arguments.kv,
+                                         .batch = arguments.batch,
+                                         .store = store},
+                                        {.use_cache = !arguments.no_cache,
+                                         .share_prefix = arguments.interactive || store}));
   LLM_TRY(loaded.speculation, make_speculation(arguments, *loaded.session, progress));
   loaded.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();

@@ -18,8 +18,6 @@ struct Loaded {
   std::unique_ptr<Speculation> speculation;  ///< null without --speculate and --draft
   double seconds = 0;
 
-  /// What caches of this run depend on. @pre the command line writes or reads one
-  CacheIdentity identity() const;
   /// Says for -v what was learned of proposals, if there are any.
   void report_speculation() const;
 };

@@ -66,9 +66,10 @@ std::vector<TokenId> encode_prompt(const RunArguments& arguments, const Model& m
 }
 
 /// What goes to stderr after a text; on a line of its own even where both streams are one file.
+/// @param has_all  there are rows of logits of all positions
 void print_summary(const RunArguments& arguments, const ToolContext& context,
                    const GenerateResult& result, const RunStats& stats, const Sequence& session,
-                   const LogitsHash& hash) {
+                   const LogitsHash& hash, bool has_all) {
   const bool streamed = !arguments.json && !arguments.jsonl;
   const bool has_summary = arguments.logits_hash || !context.quiet();
   if (streamed && has_summary && !result.text.ends_with('\n')) write_message("\n");
@@ -77,9 +78,7 @@ void print_summary(const RunArguments& arguments, const ToolContext& context,
   }
   if (arguments.logits_hash) {
     // What a cache held has no logits here.
-    if (arguments.cache_load.empty()) {
-      write_message(fmt::format("logits-sha256: {}\n", hash.all()));
-    }
+    if (has_all) write_message(fmt::format("logits-sha256: {}\n", hash.all()));
     write_message(fmt::format("drawn-logits-sha256: {}\n", hash.drawn()));
   }
   if (!context.quiet()) write_message(fmt::format("llmrun: {}\n", stats_line(stats)));
@@ -98,32 +97,6 @@ Status write_dump(const RunArguments& arguments, Sequence& session, Recorder rec
   LLM_TRY(const Dump dump, std::move(recorder).finish(
                                engine_meta(session, "llmrun", session.model().file_sha256())));
   return dump.write(arguments.dump_layers);
-}
-
-/// Gives the session the tokens of --cache-load, which must be the beginning of the prompt.
-Status load_cache(const RunArguments& arguments, const Loaded& loaded,
-                  std::span<const TokenId> prompt_ids) {
-  if (arguments.cache_load.empty()) return Ok{};
-  LLM_TRY(const PromptCache cache, PromptCache::open(arguments.cache_load));
-  LLM_RETURN_IF_ERROR(cache.check(loaded.identity()));
-  const auto differs = std::ranges::mismatch(cache.tokens(), prompt_ids);
-  if (differs.in1 != cache.tokens().end()) {
-    return Error{
-        .code = ErrorCode::kIntegrity,
-        .field = "tokens",
-        .message = fmt::format("found {} that differ from the prompt's {} at token {}, need the "
-                               "beginning of the prompt",
-                               cache.tokens().size(), prompt_ids.size(),
-                               differs.in1 - cache.tokens().begin()),
-        .file = arguments.cache_load};
-  }
-  return cache.restore(*loaded.session);
-}
-
-Status save_cache(const RunArguments& arguments, const Loaded& loaded, std::size_t n_prompt) {
-  if (arguments.cache_save.empty()) return Ok{};
-  return PromptCache::write(arguments.cache_save, *loaded.session,
-                            std::min(n_prompt, loaded.session->position()), loaded.identity());
 }
 
 /// The one question of a chat without -i.
@@ -155,7 +128,10 @@ Result<int> run_once(const RunArguments& arguments, const ToolContext& context, 
   }
   LLM_TRY(const std::vector<TokenId> prompt_ids,
           conversation ? conversation->text() : encode_prompt(arguments, *loaded.model));
-  LLM_RETURN_IF_ERROR(load_cache(arguments, loaded, prompt_ids));
+  // A receipt and a dump have rows of all positions.
+  if (arguments.receipt.empty() && arguments.dump_layers.empty() && !prompt_ids.empty())
+    session.adopt(std::span(prompt_ids).first(prompt_ids.size() - 1));
+  const bool has_all = session.position() == 0;
   if (conversation) conversation->hold(session.tokens());
 
   const std::size_t last = std::max<std::size_t>(prompt_ids.size(), 1) - 1;
@@ -190,7 +166,7 @@ Result<int> run_once(const RunArguments& arguments, const ToolContext& context, 
   } else if (isatty(STDOUT_FILENO) == 1) {
     error.add(write_stdout("\n"));
   }
-  print_summary(arguments, context, result, stats, session, hash);
+  print_summary(arguments, context, result, stats, session, hash, has_all);
   if (arguments.profile) write_message(profile_text(profile, session.model().load_times(), stats));
   loaded.report_speculation();
   if (!arguments.receipt.empty()) {
@@ -199,7 +175,6 @@ Result<int> run_once(const RunArguments& arguments, const ToolContext& context, 
         receipt_of(arguments, session, conversation.get(), prompt_ids, result, hash)));
   }
   if (dumps) error.add(write_dump(arguments, session, std::move(recorder)));
-  error.add(save_cache(arguments, loaded, prompt_ids.size()));  // cuts the session
   LLM_RETURN_IF_ERROR(error.status());
   return GracefulInterrupt::exit_code();
 }
@@ -221,8 +196,7 @@ void note_chat_template(const RunArguments& arguments, const Model& model) {
 /// Who names nothing but a model, on a terminal, wants to talk to it if it can.
 bool wants_chat(const RunArguments& a) {
   const bool is_for_programs = a.json || a.jsonl || a.logits_hash || a.profile ||
-                               !a.receipt.empty() || !a.dump_layers.empty() ||
-                               !a.cache_save.empty() || !a.cache_load.empty();
+                               !a.receipt.empty() || !a.dump_layers.empty();
   if (a.interactive || a.has_prompt || is_for_programs) return false;
   if (isatty(STDIN_FILENO) != 1 || isatty(STDOUT_FILENO) != 1) return false;
   if (a.is_chat()) return true;
@@ -237,8 +211,7 @@ Status check_outputs(const RunArguments& arguments) {
   const std::vector<std::string> read = {arguments.model, arguments.prompt_file, arguments.draft,
                                          arguments.json_schema_file, arguments.grammar_file};
   for (const auto& [option, path] : {std::pair("--receipt", &arguments.receipt),
-                                     std::pair("--dump-layers", &arguments.dump_layers),
-                                     std::pair("--cache-save", &arguments.cache_save)}) {
+                                     std::pair("--dump-layers", &arguments.dump_layers)}) {
     if (!path->empty()) LLM_RETURN_IF_ERROR(check_output(option, *path, read));
   }
   // A session is read first: what is none is refused then.

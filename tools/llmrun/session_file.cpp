@@ -2,20 +2,24 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "base/json.h"
+#include "base/json_members.h"
 #include "base/shown_text.h"
 #include "base/utf8.h"
-#include "validate/report/json_members.h"
+#include "tools/common/tool.h"
 
 namespace llm {
 namespace {
 
-// In version 1 an empty system message was none.
-constexpr std::size_t kSchemaVersion = 2;
+constexpr std::size_t kSchemaVersion = 3;
+constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 constexpr std::size_t kMost = INT64_MAX;  // of turns and draws; no conversation comes near
 
 /// A string, or an array of bytes where the text is no UTF-8, which JSON cannot carry.
@@ -26,7 +30,7 @@ OrderedJson text_json(const std::string& text) {
   return bytes;
 }
 
-std::string note_of(const Conversation& conversation) {
+std::string session_json(const Conversation& conversation, const std::string& model_sha256) {
   OrderedJson turns = OrderedJson::array();
   for (const Conversation::Turn& turn : conversation.turns()) {
     turns.push_back({{"message", text_json(turn.message)},
@@ -34,16 +38,18 @@ std::string note_of(const Conversation& conversation) {
                      {"reply_ids", turn.reply_ids}});
   }
   const std::optional<std::string>& system = conversation.system();
-  const OrderedJson note = {{"schema_version", kSchemaVersion},
+  const OrderedJson json = {{"schema_version", kSchemaVersion},
+                            {"model_sha256", model_sha256},
                             {"chat_template", conversation.style().name()},
                             {"system", system ? text_json(*system) : OrderedJson()},
                             {"turns", std::move(turns)},
                             {"forgotten_turns", conversation.forgotten_turns()},
                             {"next_draw", conversation.next_draw()}};
-  return json_text(note);
+  return json_text(json) + "\n";
 }
 
-struct Note {
+struct SavedSession {
+  std::string model_sha256;
   std::string chat_template;
   Conversation::State state;
 };
@@ -90,22 +96,24 @@ Result<Conversation::Turn> read_turn(const Json& json, const std::string& field,
   return turn;
 }
 
-Result<Note> parse_note(std::string_view text, std::size_t n_vocab) {
-  if (text.empty()) return malformed_json("conversation", "a prompt cache", "a saved conversation");
-  LLM_TRY(const Json json, parse_json_object(text));
+Result<SavedSession> parse_session(std::string_view text, std::size_t n_vocab) {
+  const auto parsed = parse_json_object(text);
+  if (!parsed.ok() || !parsed->contains("schema_version"))
+    return malformed("", "found no session, need a file that llmrun saved");
+  const Json& json = *parsed;
   const JsonMembers members(json, "");
   LLM_TRY(const std::size_t version, members.count("schema_version", 1, kMost));
-  if (version > kSchemaVersion) {
+  if (version != kSchemaVersion) {
     return Error{ErrorCode::kUnsupported, "schema_version",
-                 fmt::format("found {}, need 1..{}", version, kSchemaVersion)};
+                 fmt::format("found {}, need {}", version, kSchemaVersion)};
   }
-  Note note;
+  SavedSession note;
+  LLM_TRY(note.model_sha256, members.text("model_sha256"));
   LLM_TRY(note.chat_template, members.text("chat_template"));
   LLM_TRY(const Json* system, members.member("system", "a text or null"));
   if (!system->is_null()) {
     LLM_TRY(note.state.system, read_text(members, "system"));
   }
-  if (version == 1 && note.state.system == "") note.state.system.reset();
   LLM_TRY(note.state.forgotten_turns, members.count("forgotten_turns", 0, kMost));
   LLM_TRY(note.state.next_draw, members.count("next_draw", 0, kMost));
   LLM_TRY(const Json* turns, members.list("turns"));
@@ -119,33 +127,35 @@ Result<Note> parse_note(std::string_view text, std::size_t n_vocab) {
 
 }  // namespace
 
-Status save_session(const std::string& path, const Conversation& conversation, Sequence& sequence,
-                    const CacheIdentity& identity, bool with_values, FileLock* held) {
-  return PromptCache::write(path, sequence, with_values ? sequence.position() : 0, identity,
-                            note_of(conversation), with_values, held);
+Status save_session(const std::string& path, const Conversation& conversation,
+                    const Sequence& sequence, FileLock* held) {
+  const std::string json = session_json(conversation, sequence.model().file_sha256());
+  return write_file_atomically(path, std::as_bytes(std::span(json)), held);
 }
 
 Result<std::unique_ptr<Conversation>> load_session(const std::string& path,
                                                    std::shared_ptr<const ChatStyle> style,
-                                                   Sequence& sequence,
-                                                   const CacheIdentity& identity) {
-  LLM_TRY(const PromptCache cache, PromptCache::open(path));
-  LLM_RETURN_IF_ERROR(cache.check(identity));
-  auto parsed = parse_note(cache.note(), sequence.n_vocab());
-  if (!parsed.ok()) return in_file(parsed.error(), path);
-  Note& note = *parsed;
-  if (note.chat_template != style->name()) {
+                                                   Sequence& sequence) {
+  LLM_TRY(const std::string text, read_text_file(path, kMostBytes));
+  LLM_TRY(SavedSession saved, in_file(parse_session(text, sequence.n_vocab()), path));
+  const std::string& model = sequence.model().file_sha256();
+  if (saved.model_sha256 != model) {
+    return in_file(
+        Error{ErrorCode::kIntegrity, "model",
+              fmt::format("found SHA-256 {}, need {}", shown(saved.model_sha256), model)},
+        path);
+  }
+  if (saved.chat_template != style->name()) {
     return in_file(Error{ErrorCode::kIntegrity, "--chat-template",
                          fmt::format("found a conversation with the template {}, need one with {}",
-                                     shown(note.chat_template), style->name())},
+                                     shown(saved.chat_template), style->name())},
                    path);
   }
   sequence.truncate(0);
-  const bool can_hold = sequence.options().use_cache && cache.stored() <= sequence.context();
-  if (can_hold) LLM_RETURN_IF_ERROR(cache.restore(sequence));
   auto conversation = std::make_unique<Conversation>(sequence, std::move(style));
-  const std::vector<TokenId> held(sequence.tokens().begin(), sequence.tokens().end());
-  LLM_RETURN_IF_ERROR(conversation->restore(std::move(note.state), held));
+  LLM_RETURN_IF_ERROR(conversation->restore(std::move(saved.state)));
+  LLM_TRY(const auto ids, conversation->text());
+  sequence.adopt(std::span(ids).first(std::min(ids.size(), sequence.context())));
   return conversation;
 }
 

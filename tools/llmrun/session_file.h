@@ -3,26 +3,26 @@
 #include <memory>
 #include <string>
 
+#include "base/file_lock.h"
 #include "base/result.h"
 #include "engine/engine.h"
 #include "engine/generate/conversation.h"
 
 namespace llm {
 
-/// Writes a conversation as a prompt cache whose note has its messages (docs/prompt_cache.md).
-/// @param with_values  keys and values too, so that they need not be computed again
+/// Writes a conversation as JSON (docs/chat.md), in one step.
+/// @param sequence  of the conversation's model
 /// @param held  the caller's lock of the file, which is one of the new file then; may be null
-/// Errors: those of PromptCache::write().
-Status save_session(const std::string& path, const Conversation& conversation, Sequence& sequence,
-                    const CacheIdentity& identity, bool with_values, FileLock* held = nullptr);
+/// Errors: kIo.
+Status save_session(const std::string& path, const Conversation& conversation,
+                    const Sequence& sequence, FileLock* held = nullptr);
 
-/// Reads one for `sequence`, which then holds what the file has of keys and values; nothing where
-/// they do not fit into its context.
-/// Errors: those of PromptCache; kMalformed for a note that is no conversation; kIntegrity for one
-/// with another chat template. After an error `sequence` is empty or as before.
+/// Reads one for `sequence`, which then holds what is stored of its text.
+/// Errors: kIo; kMalformed for a file that is no conversation; kUnsupported for another version of
+/// it; kIntegrity for one with another model or chat template. After an error `sequence` is as
+/// before, or empty.
 Result<std::unique_ptr<Conversation>> load_session(const std::string& path,
                                                    std::shared_ptr<const ChatStyle> style,
-                                                   Sequence& sequence,
-                                                   const CacheIdentity& identity);
+                                                   Sequence& sequence);
 
 }  // namespace llm

@@ -52,6 +52,17 @@ class MetricsWriter {
       if (model.service) add(name, label_text(model.id), (*model.service).*figure);
     }
   }
+  void recomputed() {
+    head("recomputed_tokens_total", "Tokens that were stored once and are computed again",
+         "counter");
+    for (const ModelFigures& model : models_) {
+      for (std::size_t why = 0; model.service && why < SequenceState::kGoneNames.size(); ++why) {
+        text_ += fmt::format("llmserve_recomputed_tokens_total{{model={},reason=\"{}\"}} {}\n",
+                             label_text(model.id), SequenceState::kGoneNames[why],
+                             model.service->recomputed_tokens[why]);
+      }
+    }
+  }
   void http(const HttpFigures& http) {
     single("http_connections", "gauge", "Open connections", http.connections);
     head("http_answers_total", "Answers sent, by status; 499: the client went before", "counter");
@@ -117,6 +128,7 @@ std::string metrics_text(std::span<const ModelFigures> models, const HttpFigures
             &Figures::reused_tokens);
   w.counter("loaded_tokens_total", "Of those, the ones that came from --cache-dir",
             &Figures::loaded_tokens);
+  w.recomputed();
   w.counter("steps_total", "Evaluations of some tokens of all running texts", &Figures::steps);
   w.counter("preemptions_total", "Times a text gave its KV pages to an older one",
             &Figures::preemptions);

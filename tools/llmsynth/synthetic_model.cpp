@@ -38,6 +38,15 @@ constexpr SyntheticFamily qwen3moe(std::uint32_t n_experts, std::uint32_t n_used
           .n_experts = n_experts,
           .n_experts_used = n_used};
 }
+constexpr SyntheticFamily qwen35(DeltaNetSpec delta, SyntheticFamily experts = {}) {
+  experts.architecture = experts.n_experts > 0 ? "qwen35moe" : "qwen35";
+  experts.pre_tokenizer = "qwen35";
+  experts.rope_theta = 10000000.0F;
+  experts.norm_eps = 1e-6F;
+  experts.delta = delta;
+  experts.head_of_rope = 4;
+  return experts;
+}
 constexpr SyntheticFamily gpt_oss(std::uint32_t n_experts, std::uint32_t n_used,
                                   std::uint32_t window) {
   return {.architecture = "gpt-oss",
@@ -70,6 +79,18 @@ constexpr std::array kShapes = {
     SyntheticShape{"gpt-oss-small", 128, 96, 3, 4, 1, 48, 515, 512, false, gpt_oss(10, 6, 24)},
     SyntheticShape{"phi-3-mini", 3072, 8192, 32, 32, 32, 96, 32064, 4096, false, kPhi3},
     SyntheticShape{"phi3-small", 128, 384, 3, 4, 2, 48, 515, 512, false, kPhi3Small},
+    SyntheticShape{"qwen3.5-0.8b", 1024, 3584, 24, 8, 2, 256, 248320, 262144, true,
+                   qwen35({16, 16, 128, 128, 4})},
+    SyntheticShape{"qwen3.5-9b-8l", 4096, 12288, 8, 16, 4, 256, 248320, 262144, false,
+                   qwen35({16, 32, 128, 128, 4})},
+    SyntheticShape{
+        "qwen3.5-35b-a3b-4l", 2048, 512, 4, 16, 2, 256, 248320, 262144, false,
+        qwen35({16, 32, 128, 128, 4}, {.n_experts = 256, .n_experts_used = 8, .d_shared = 512})},
+    SyntheticShape{"qwen3.5-small", 128, 384, 4, 4, 1, 48, 515, 512, false,
+                   qwen35({2, 6, 24, 40, 4})},
+    SyntheticShape{
+        "qwen3.5moe-small", 128, 96, 4, 4, 1, 48, 515, 512, false,
+        qwen35({2, 4, 40, 24, 4}, {.n_experts = 10, .n_experts_used = 6, .d_shared = 160})},
 };
 
 /// SplitMix64 (Steele, Lea, Flood 2014): a stream of well-mixed words from any start.
@@ -97,7 +118,7 @@ class SplitMix {
 };
 
 /// What the values of a tensor are like.
-enum class Values { kMatrix, kNorm, kBias, kRopeDivisors };  // sinks are like biases
+enum class Values { kMatrix, kNorm, kBias, kDecay, kRopeDivisors };  // sinks are like biases
 
 struct SyntheticTensor {
   std::string name;
@@ -114,7 +135,8 @@ struct SyntheticTensor {
 Values values_of(const TensorRole& role) {
   if (role.is_matrix()) return Values::kMatrix;
   if (role.name == "rope_freqs.weight") return Values::kRopeDivisors;
-  const bool is_bias = role.name.ends_with(".bias") || role.name == "attn_sinks.weight";
+  if (role.name == "ssm_a") return Values::kDecay;
+  const bool is_bias = role.name.find("norm") == std::string_view::npos;
   return is_bias ? Values::kBias : Values::kNorm;
 }
 
@@ -125,14 +147,21 @@ HyperParameters hyper_parameters(const SyntheticShape& s) {
   config.d_model = s.d_model;
   config.n_vocab = s.n_vocab;
   config.context = s.context;
-  config.ropes = {RopeSpec{.dims = s.head_dim}};
+  config.ropes = {RopeSpec{.dims = s.head_dim / s.family.head_of_rope}};
   config.norm_eps = s.family.norm_eps;
   const LayerSpec layer{
       .mixer =
           AttentionSpec{.n_heads = s.n_heads, .n_kv_heads = s.n_kv_heads, .head_dim = s.head_dim},
-      .ffns = {
-          {.d_ff = s.d_ff, .n_experts = s.family.n_experts, .n_used = s.family.n_experts_used}}};
+      .ffns = {{.d_ff = s.d_ff,
+                .n_experts = s.family.n_experts,
+                .n_used = s.family.n_experts_used,
+                .d_shared = s.family.d_shared}}};
   config.layers.assign(config.n_layers, layer);
+  const std::size_t period = config.architecture->full_attention_period;
+  for (std::size_t i = 0; i < config.n_layers; ++i) {
+    config.layers[i].attention()->output_gate = config.architecture->has_output_gate;
+    if (period > 0 && (i + 1) % period != 0) config.layers[i].mixer = s.family.delta;
+  }
   return config;
 }
 
@@ -200,7 +229,16 @@ void add_metadata(GgufWriter& writer, const SyntheticOptions& options) {
   size(keys.n_kv_heads, s.n_kv_heads);
   size(keys.head_dim, s.head_dim);
   size(keys.value_dim, s.head_dim);
-  size(keys.rope_dims, s.head_dim);
+  size(keys.rope_dims, config.ropes[0].dims);
+  if (const DeltaNetSpec& delta = s.family.delta; delta.n_v_heads > 0) {
+    size(keys.full_attention_period, architecture.full_attention_period);
+    size(keys.conv_width, delta.conv_width);
+    size(keys.delta_k_dim, delta.k_dim);
+    size(keys.delta_k_heads, delta.n_k_heads);
+    size(keys.delta_v_heads, delta.n_v_heads);
+    size(keys.delta_v_rows, delta.v_rows());
+  }
+  if (s.family.d_shared > 0) size(keys.d_shared, s.family.d_shared);
   size(keys.n_vocab, s.n_vocab);
   writer.add_number<float>(architecture.key(keys.norm_eps), config.norm_eps);
   writer.add_number<float>(architecture.key(keys.rope_theta), s.family.rope_theta);
@@ -245,6 +283,8 @@ void fill_row(const SyntheticTensor& tensor, const SyntheticShape& shape, std::u
                                                            : 0.5F;
   const float mean = tensor.values == Values::kNorm ? 1.0F : 0.0F;
   for (float& w : row) w = mean + deviation * random.normal();
+  if (tensor.values == Values::kDecay)
+    for (float& w : row) w = -0.05F - 4 * w * w;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "engine/gguf/gguf_writer.h"
+#include "engine/model/layer_spec.h"
 #include "tools/llmquant/recipe.h"
 
 namespace llm {
@@ -38,6 +39,9 @@ struct SyntheticFamily {
   std::uint32_t window = 0;
   std::uint32_t n_experts = 0;
   std::uint32_t n_experts_used = 0;
+  std::uint32_t d_shared = 0;      ///< FfnSpec::d_shared
+  DeltaNetSpec delta = {};         ///< of all layers but each fourth; none without heads
+  std::uint32_t head_of_rope = 1;  ///< one part of so many of a head rotates
 };
 
 /// The shape of a made-up model of the Llama family. Weights are seeded noise of a trained model's
@@ -56,13 +60,14 @@ struct SyntheticShape {
   SyntheticFamily family = {};
 };
 
-/// "tinyllama", "llama-3.2-1b", "qwen2.5-0.5b", "gemma-3-1b", "phi-3-mini" (the exact shapes of
-/// TinyLlama-1.1B, Llama-3.2-1B, Qwen2.5-0.5B, Gemma-3-1B and Phi-3-mini-4k), "tinyllama-2l" (two
-/// layers of it) and small odd ones: "odd80", "odd96" (head_dim 80 and 96, rows that are no
-/// multiple of 16), "mqa" (one KV head), "tied", "qwen2-small" (biases), "qwen3-small" (head norms,
-/// head_dim 48), "gemma3-small" (a window of 24, norms after both halves), "qwen3moe-small" and
-/// "gpt-oss-small" (6 of 10 experts) and "phi3-small" (fused matrices); "qwen3-30b-a3b-4l" and
-/// "gpt-oss-20b-4l", four layers of Qwen3-30B-A3B and of gpt-oss-20b; or nothing.
+/// "tinyllama", "llama-3.2-1b", "qwen2.5-0.5b", "qwen3.5-0.8b", "gemma-3-1b", "phi-3-mini" (the
+/// exact shapes of TinyLlama-1.1B, Llama-3.2-1B, Qwen2.5-0.5B, Qwen3.5-0.8B, Gemma-3-1B and
+/// Phi-3-mini-4k), "tinyllama-2l" (two layers of it) and small odd ones: "odd80", "odd96" (head_dim
+/// 80 and 96, rows that are no multiple of 16), "mqa" (one KV head), "tied", "qwen2-small"
+/// (biases), "qwen3-small" (head norms, head_dim 48), "gemma3-small" (a window of 24, norms after
+/// both halves), "qwen3moe-small" and "gpt-oss-small" (6 of 10 experts) and "phi3-small" (fused
+/// matrices), "qwen3.5-small" and "qwen3.5moe-small" (Gated DeltaNets); "qwen3-30b-a3b-4l",
+/// "gpt-oss-20b-4l", "qwen3.5-9b-8l" and "qwen3.5-35b-a3b-4l", some layers of these; or nothing.
 std::optional<SyntheticShape> find_synthetic_shape(std::string_view name);
 /// The names above, for messages.
 std::string synthetic_shape_names();

@@ -24,16 +24,15 @@ def _ignore(*_args) -> None:
 
 
 class Text:
-    """Keys and values of a text's tokens so far."""
+    """Keys and values of a text's tokens so far, and states."""
 
     def __init__(self, hparams: HParams):
         self.keys: list = [None] * hparams.n_layers
         self.values: list = [None] * hparams.n_layers
-
-    @property
-    def n_past(self) -> int:
-        """The position that the next token gets."""
-        return 0 if self.keys[-1] is None else len(self.keys[-1])
+        self.n_past = 0  # the position that the next token gets
+        if d := hparams.delta:
+            self.inputs = [np.zeros((d.width - 1, d.channels))] * hparams.n_layers  # rows before the next, of the convolution
+            self.states = [np.zeros((d.v_heads, d.k_dim, d.v_dim))] * hparams.n_layers
 
     def extend(self, layer: int, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Stores those of new tokens, [T, heads, width]. Returns all of the layer's."""
@@ -108,7 +107,12 @@ def attention(step: Step, normed: np.ndarray) -> np.ndarray:
             heads = step.norm(f"attn_{name}_norm", heads)
         return ops.turned(heads, step.turns).reshape(n, -1)
 
-    q, k, v = map(step.tap, "qkv", step.products(normed, "attn_q", "attn_k", "attn_v"))
+    q, k, v = step.products(normed, "attn_q", "attn_k", "attn_v")
+    if step.family.output_gate:
+        q, gate = (part.reshape(n, -1) for part in np.split(q.reshape(n, hp.n_heads, -1), 2, axis=-1))
+    q, k, v = map(step.tap, "qkv", (q, k, v))
+    if step.family.output_gate:
+        gate = step.tap("attn_gate", gate)
     q, k = step.tap("q_rope", turned("q", q)), step.tap("k_rope", turned("k", k))
     q, k, v = q.reshape(n, hp.n_heads, -1), *(ops.cached(x).reshape(n, hp.n_kv_heads, -1) for x in (k, v))
     sinks = ops.vector(f"blk.{step.layer}.attn_sinks.weight") if step.family.sinks else None
@@ -118,7 +122,28 @@ def attention(step: Step, normed: np.ndarray) -> np.ndarray:
         contexts.append(context)
     if len(step.segments) == 1 and probs is not None:
         step.tap("probs", probs)
-    return step.tap("attn_out", step.product("attn_output", step.tap("attn_ctx", np.concatenate(contexts).reshape(n, -1))))
+    context = step.tap("attn_ctx", np.concatenate(contexts).reshape(n, -1))
+    if step.family.output_gate:
+        context = step.tap("attn_gated", ops.gated(context, gate))
+    return step.tap("attn_out", step.product("attn_output", context))
+
+
+def delta_net(step: Step, normed: np.ndarray) -> np.ndarray:
+    """A state that each token changes in place of attention, behind a convolution over a few tokens."""
+    ops, layer, block = step.ops, step.layer, f"blk.{step.layer}"
+    tensors = {"qkv": "attn_qkv", "z": "attn_gate", "beta": "ssm_beta", "alpha": "ssm_alpha"}
+    qkv, z, beta, alpha = (step.tap(tap, step.product(name, normed)) for tap, name in tensors.items())
+    parts = []
+    for text, own in step.segments:
+        part, text.inputs[layer] = ops.convolved(qkv[own], text.inputs[layer], f"{block}.ssm_conv1d.weight")
+        parts.append(part)
+    qkv, parts = step.tap("qkv_conv", np.concatenate(parts)), []
+    for text, own in step.segments:
+        part, text.states[layer] = ops.delta_rule(qkv[own], beta[own], alpha[own], block, text.states[layer])
+        parts.append(part)
+    heads, gates = (x.reshape(step.n, step.hp.delta.v_heads, -1) for x in (step.tap("delta", np.concatenate(parts)), z))
+    out = step.tap("delta_norm", ops.gated_norm(heads, f"{block}.ssm_norm.weight", gates).reshape(step.n, -1))
+    return step.tap("attn_out", step.product("ssm_out", out))
 
 
 def feed_forward(step: Step, normed: np.ndarray) -> np.ndarray:
@@ -134,7 +159,13 @@ def mixture(step: Step, normed: np.ndarray) -> np.ndarray:
     gate, up = (step.tap(name, step.of_experts(f"ffn_{name}_exps", repeated, chosen).reshape(n, -1)) for name in ("gate", "up"))
     act = step.tap("ffn_act", step.ops.activated(gate, up)).reshape(n, used, -1)
     out = step.tap("ffn_out", step.of_experts("ffn_down_exps", act, chosen).reshape(n, -1))
-    return step.tap("ffn_mix", np.einsum("te,ted->td", weights, out.reshape(n, used, -1)))
+    mixed = step.tap("ffn_mix", np.einsum("te,ted->td", weights, out.reshape(n, used, -1)))
+    if not step.hp.d_shared:
+        return mixed
+    gate, up = (step.tap(f"shared_{name}", step.product(f"ffn_{name}_shexp", normed)) for name in ("gate", "up"))
+    out = step.tap("shared_out", step.product("ffn_down_shexp", step.tap("shared_act", step.ops.activated(gate, up))))
+    weight = step.tap("shared_weight", normed @ step.ops.vector(f"blk.{step.layer}.ffn_gate_inp_shexp.weight").reshape(-1, 1))
+    return step.tap("ffn_sum", mixed + step.ops.gated(out, weight))
 
 
 Block = Callable[[Step, np.ndarray], np.ndarray]
@@ -165,7 +196,8 @@ class Layer:
 
 
 def layers_of(hp: HParams, family: Family) -> list[Layer]:
-    return [Layer(attention, (mixture if family.experts else feed_forward,))] * hp.n_layers
+    return [Layer(delta_net if hp.is_recurrent(layer) else attention, (mixture if family.experts else feed_forward,))
+            for layer in range(hp.n_layers)]
 
 
 class Decoder:
@@ -203,6 +235,8 @@ class Decoder:
         x = self._tap(global_tap, "embd", self.ops.embedding(ids) * self.hparams.embedding_scale)  # [T, D]
         for i, layer in enumerate(self.layers):
             x = layer.run(Step(self.ops, i, segments, positions, turns[self.hparams.rope_of(i)], layer_tap), x)
+        for text, tokens in feeds:
+            text.n_past += len(tokens)
         x = x[ends - 1] if last_only else x
         return self._tap(global_tap, "result_norm", self.ops.norm(x, "output_norm.weight"))
 

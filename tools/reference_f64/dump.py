@@ -19,7 +19,11 @@ with their biases), q_rope, k_rope (after the norm of each head, if any, and RoP
 ffn_act (activation(gate) * up), ffn_out (after Wdown), l_out (the layer's output); of models with norms after both halves
 also attn_post and ffn_post (what is added to the residual). In a mixture of experts, gate, up, ffn_act and ffn_out hold the
 chosen experts' values one after the other, by ascending id; router (the logits of all experts) comes before, ffn_mix (the
-weighted sum) after them. Global taps (`GLOBAL_TAPS`): embd,
+weighted sum) after them. A layer with a
+Gated DeltaNet has `DELTA_TAPS` in place of q to attn_ctx: qkv, z, beta, alpha (products), qkv_conv (after the convolution and its
+silu), delta (what queries find in the states), delta_norm (its heads normed, times silu(z)); value heads are in the GGUF's order. With an output gate
+there are attn_gate (its product) and attn_gated (attn_ctx times its sigmoid). With an expert that every token
+goes through there are `SHARED_TAPS`: its gate, up, ffn_act and ffn_out, the logit of its weight, and its sum with ffn_mix. Global taps (`GLOBAL_TAPS`): embd,
 result_norm, logits (one row per token, not only the last). Of models with scales: embd and logits are after theirs, attn_out
 and ffn_out before that of the residual.
 
@@ -37,7 +41,10 @@ import numpy as np
 FORMAT = "llmcheck-act/1"
 LAYER_TAPS = ("attn_norm", "q", "k", "v", "q_rope", "k_rope", "attn_ctx", "attn_out", "ffn_inp",
               "ffn_norm", "gate", "up", "ffn_act", "ffn_out", "l_out")
-OPTIONAL_LAYER_TAPS = ("probs", "attn_post", "ffn_post", "router", "ffn_mix")
+DELTA_TAPS = ("qkv", "z", "beta", "alpha", "qkv_conv", "delta", "delta_norm")
+DELTA_LAYER_TAPS = (LAYER_TAPS[0], *DELTA_TAPS, *LAYER_TAPS[7:])
+SHARED_TAPS = ("shared_gate", "shared_up", "shared_act", "shared_out", "shared_weight", "ffn_sum")  # of an expert of every token
+OPTIONAL_LAYER_TAPS = (*SHARED_TAPS, "attn_gate", "attn_gated", "probs", "attn_post", "ffn_post", "router", "ffn_mix")
 GLOBAL_TAPS = ("embd", "result_norm", "logits")
 REQUIRED_META = ("producer", "producer_version", "model_sha256", "model_name", "tokenizer_hash",
                  "oracle", "compute", "kv", "eps", "rope_theta", "qk_layout")
@@ -60,6 +67,11 @@ class ActivationDump:
     def n_steps(self) -> int:
         return len(self._step_ptr) - 1
 
+    @property
+    def step_size(self) -> int:
+        """Tokens of the current step."""
+        return self._step_ptr[-1] - self._step_ptr[-2]
+
     def begin_step(self, tokens, positions) -> None:
         """Opens the next step, which feeds `tokens` at absolute `positions`."""
         if len(tokens) != len(positions) or len(tokens) == 0:
@@ -70,7 +82,7 @@ class ActivationDump:
 
     def layer(self, layer: int, tap: str, value: np.ndarray) -> None:
         """Records a tap of one layer in the current step."""
-        if tap not in LAYER_TAPS + OPTIONAL_LAYER_TAPS:
+        if tap not in LAYER_TAPS + DELTA_TAPS + OPTIONAL_LAYER_TAPS:
             raise ValueError(f"unknown layer tap {tap!r}")
         self._put(f"L{layer:03d}/{tap}", value, ndim=3 if tap == "probs" else 2,
                   token_axis=1 if tap == "probs" else 0)
@@ -92,7 +104,9 @@ class ActivationDump:
         if missing:
             raise ValueError(f"metadata lacks {missing}")
         for step in range(self.n_steps):
-            names = [f"L{layer:03d}/{tap}" for layer in range(n_layers) for tap in LAYER_TAPS] + [f"G/{tap}" for tap in GLOBAL_TAPS]
+            names = [f"L{layer:03d}/{tap}" for layer in range(n_layers)
+                     for tap in (DELTA_LAYER_TAPS if f"s{step:04d}/L{layer:03d}/qkv" in self._arrays else LAYER_TAPS)]
+            names += [f"G/{tap}" for tap in GLOBAL_TAPS]
             lost = [name for name in names if f"s{step:04d}/{name}" not in self._arrays]
             if lost:
                 raise ValueError(f"step {step} lacks taps {lost[:5]}")
@@ -108,7 +122,7 @@ class ActivationDump:
     def _put(self, name: str, value: np.ndarray, *, ndim: int, token_axis: int) -> None:
         if self.n_steps == 0:
             raise ValueError("begin_step has not been called")
-        tokens = self._step_ptr[-1] - self._step_ptr[-2]
+        tokens = self.step_size
         if value.ndim != ndim or value.shape[token_axis] != tokens:
             raise ValueError(f"{name}: shape {value.shape} does not fit {tokens} tokens")
         key = f"s{self.n_steps - 1:04d}/{name}"

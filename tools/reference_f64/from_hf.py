@@ -5,7 +5,7 @@
     python tools/reference_f64/from_hf.py MODEL.gguf     --ids 1,403,407 -o ref.npz
     python tools/reference_f64/from_hf.py MODEL.gguf --config CHECKPOINT_DIR --ids 1,403,407 -o ref.npz
 
-A checkpoint directory (Llama, Mistral, Qwen2, Qwen3, Qwen3 MoE, gpt-oss, Gemma 3, Granite, Phi-3) is run as it is. A GGUF is
+A checkpoint directory (Llama, Mistral, Qwen2, Qwen3, Qwen3 MoE, Qwen3.5, gpt-oss, Gemma 3, Granite, Phi-3) is run as it is. A GGUF is
 dequantized by the `gguf` package into the class of its architecture, q and k of a llama put back into HF's order of rows, so that
 the same weights run through code that nobody here wrote. With --config, the hyper-parameters are the checkpoint's instead of the
 GGUF's: a converter's mistake shows, and llama3's RoPE scaling, of which a GGUF has only the resulting divisors, is computed by
@@ -33,7 +33,7 @@ from from_gguf import add_run_options, chosen_ids
 from gguf_model import GgufModel
 from hf_config import config_of, for_context, head_dim_of
 from hf_hooks import Hooks
-from hparams import UnsupportedModel
+from hparams import DeltaNet, UnsupportedModel
 
 VERSION = "1"
 
@@ -59,8 +59,9 @@ def tensor_names(source: GgufModel, n_layers: int, parameters: Iterable[str]) ->
     for parameter in parameters:
         layer, part = re.fullmatch(r"(?:model\.layers\.(\d+)\.)?(.+)", parameter).groups()
         experts = [f"blk.{layer}.{name}" for name, hf_name in EXPERTS.items() if hf_name == part]
-        name = (experts or [known.get_name(parameter, (".weight", ".bias")) or ""])[0]
-        choices = (name, name + ".weight", "token_embd.weight" if name == "output.weight" else "")
+        named = parameter.replace(".dt_bias", ".dt_proj.bias")
+        name = (experts or [known.get_name(named, (".weight", ".bias")) or ""])[0]
+        choices = (name, name + ".weight", name + ".bias", "token_embd.weight" if name == "output.weight" else "")
         out |= {parameter: choice for choice in reversed(choices) if source.has(choice)}
     return out
 
@@ -78,9 +79,28 @@ def weight_of(source: GgufModel, name: str, head_dim: int) -> np.ndarray:
         weight = weight.swapaxes(1, 2)
     if source.family.qk_layout != "half" and part in ("attn_q.weight", "attn_k.weight"):
         weight = to_half(weight, hp.n_heads if part == "attn_q.weight" else hp.n_kv_heads, head_dim)
-    if source.architecture == "gemma3" and name.endswith("norm.weight"):
+    if source.architecture in ("gemma3", "qwen35", "qwen35moe") and name.endswith("norm.weight") and part != "ssm_norm.weight":
         weight = weight - np.float32(1)  # a GGUF has what the class adds
-    return weight
+    if part == "ffn_gate_inp_shexp.weight":
+        weight = weight.reshape(1, -1)
+    return delta_weight_of(hp.delta, part, weight) if hp.delta else weight
+
+
+def delta_weight_of(sizes: DeltaNet, part: str, weight: np.ndarray) -> np.ndarray:
+    """A tensor of a Gated DeltaNet as the class has it: value heads of one key head side by side."""
+    def grouped(x: np.ndarray, axis: int = 0) -> np.ndarray:
+        shape = x.shape[:axis] + (sizes.v_heads // sizes.k_heads, sizes.k_heads, -1) + x.shape[axis + 1:]
+        return x.reshape(shape).swapaxes(axis, axis + 1).reshape(x.shape)
+
+    if part in ("attn_gate.weight", "ssm_beta.weight", "ssm_alpha.weight", "ssm_dt.bias"):
+        return grouped(weight)
+    if part in ("attn_qkv.weight", "ssm_conv1d.weight"):
+        qk = 2 * sizes.k_width
+        weight = np.concatenate([weight[:qk], grouped(weight[qk:])])
+        return weight if part == "attn_qkv.weight" else weight[:, None]
+    if part == "ssm_a":
+        return np.log(-grouped(weight))
+    return grouped(weight, 1) if part == "ssm_out.weight" else weight
 
 
 def from_gguf(path: str, config: PretrainedConfig | None = None, context: int | None = None) -> tuple[PreTrainedModel, dict]:

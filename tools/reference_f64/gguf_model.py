@@ -169,7 +169,7 @@ class GgufModel:
 
     def _check_tensors(self) -> None:
         hp = self.hparams
-        want = {f"blk.{i}.{name}": shape for i in range(hp.n_layers) for name, shape in layer_shapes(self.hparams, self.family).items()}
+        want = {f"blk.{i}.{name}": shape for i in range(hp.n_layers) for name, shape in layer_shapes(hp, self.family, i).items()}
         want["output_norm.weight"] = (hp.d_model,)
         vocab = self._tensors["token_embd.weight"].shape[1] if self.has("token_embd.weight") else 0
         want["token_embd.weight"] = (vocab, hp.d_model)
@@ -183,8 +183,11 @@ class GgufModel:
             if not self.has(name):
                 raise UnsupportedModel(f"tensor {name} is missing")
             found = tuple(int(n) for n in reversed(self._tensors[name].shape))  # ne[] has inputs first
+            if name.endswith("ffn_gate_inp_shexp.weight") and found[0] == 1:  # written with one row or as a vector
+                found = found[1:]
             if found != shape:
                 raise UnsupportedModel(f"tensor {name} has shape {found}, expected {shape}")
-        extra = sorted(set(self._tensors) - set(want) - set(optional))
+        behind = {name for name in self._tensors if name.startswith("blk.") and int(name.split(".")[1]) >= hp.n_layers}
+        extra = sorted(set(self._tensors) - set(want) - set(optional) - behind)  # blocks behind the layers only guess
         if extra:
             raise UnsupportedModel(f"tensors that the oracle would ignore: {extra[:5]}")

@@ -1,5 +1,6 @@
 """Every tap of dump.py from a model of transformers, by hooks on its modules."""
 
+import functools
 import sys
 from collections.abc import Sequence
 
@@ -26,33 +27,84 @@ def gpt_oss_expert(experts, expert: int, hidden: torch.Tensor) -> tuple[torch.Te
 
 
 class Hooks:
-    """Sends every tap of a model to a dump. Rotated q and k are seen by wrapping its module's apply_rotary_pos_emb."""
+    """Sends every tap of a model to a dump. What is no module's output is seen by wrapping functions of the model's source: rotated q
+    and k, and of Qwen3.5 contexts before their gate, convolutions and states. These are computed token by token in prefill, too."""
 
     def __init__(self, model: PreTrainedModel, dump: ActivationDump, probs: bool):
         self._dump = dump
         self._layer = 0  # the layer whose attention runs now
+        self._nets = {}  # of Gated DeltaNets
         model.model.layers[0].register_forward_pre_hook(lambda _m, args: dump.globals_("embd", args[0][0].numpy()))
         model.model.norm.register_forward_hook(lambda _m, _i, out: dump.globals_("result_norm", out[0].numpy()))
         for index, block in enumerate(model.model.layers):
             self._hook_layer(index, block, probs)
         self._modeling = sys.modules[type(model).__module__]
-        self._rotate = self._modeling.apply_rotary_pos_emb
-        self._modeling.apply_rotary_pos_emb = self._rotate_and_tap
+        self._originals = {}
+        self._wrap("apply_rotary_pos_emb", self._rotate_and_tap)
+        if hasattr(self._modeling, "torch_recurrent_gated_delta_rule"):
+            recurrence = self._modeling.torch_recurrent_gated_delta_rule
+            self._wrap("eager_attention_forward", self._attend_and_tap)
+            for name in ("causal_conv1d_fn", "causal_conv1d_update"):
+                self._wrap(name, self._convolve_and_tap)
+            for name in ("torch_chunk_gated_delta_rule", "torch_recurrent_gated_delta_rule"):
+                self._wrap(name, lambda _original, *args, **more: self._recur_and_tap(recurrence, *args, **more))
+
+    def _wrap(self, name: str, wrapper) -> None:
+        """Calls of a function of the model's source become wrapper(the function, arguments)."""
+        original = self._originals[name] = getattr(self._modeling, name)
+        setattr(self._modeling, name, functools.partial(wrapper, original))
 
     def _hook_layer(self, index: int, block, probs: bool) -> None:
+        if hasattr(block, "linear_attn"):
+            return self._hook_delta_net(index, block)
         attention, mlp = block.self_attn, block.mlp
         attention.register_forward_pre_hook(lambda *_: setattr(self, "_layer", index))
         post_norms = hasattr(block, "pre_feedforward_layernorm")
         ffn_norm = block.pre_feedforward_layernorm if post_norms else block.post_attention_layernorm
         outputs = [(block.input_layernorm, "attn_norm"), (attention.o_proj, "attn_out"), (ffn_norm, "ffn_norm")]
-        inputs = [(attention.o_proj, "attn_ctx"), (ffn_norm, "ffn_inp")]
+        gated = attention.q_proj.out_features > attention.o_proj.in_features if hasattr(attention, "q_proj") else False
+        inputs = [(attention.o_proj, "attn_gated" if gated else "attn_ctx"), (ffn_norm, "ffn_inp")]
         if hasattr(attention, "qkv_proj"):
             kv = attention.num_key_value_heads * attention.head_dim
             self._hook_parts(index, attention.qkv_proj, "qkv", (attention.o_proj.in_features, kv, kv))
         else:
-            outputs += [(attention.q_proj, "q"), (attention.k_proj, "k"), (attention.v_proj, "v")]
+            outputs += [(attention.k_proj, "k"), (attention.v_proj, "v")] + ([] if gated else [(attention.q_proj, "q")])
+            if gated:
+                attention.q_proj.register_forward_hook(lambda _m, _i, out: self._put_halves(index, out, attention.head_dim))
+        self._hook_rest(index, block, outputs, inputs)
+        if post_norms:
+            outputs += [(block.post_attention_layernorm, "attn_post"), (block.post_feedforward_layernorm, "ffn_post")]
+        if not getattr(attention, "use_rope", True):  # nothing rotates
+            outputs += [(attention.q_proj, "q_rope"), (attention.k_proj, "k_rope")]
+        self._hook_all(index, block, outputs, inputs)
+        if probs:
+            attention.register_forward_hook(
+                lambda _m, _i, out: self._dump.layer(index, "probs", out[1][0].numpy()))
+
+    def _hook_delta_net(self, index: int, block) -> None:
+        net = block.linear_attn
+        net.register_forward_pre_hook(lambda *_: setattr(self, "_layer", index))
+        self._nets[index] = net
+        outputs = [(block.input_layernorm, "attn_norm"), (net.out_proj, "attn_out"), (block.post_attention_layernorm, "ffn_norm")]
+        inputs = [(block.post_attention_layernorm, "ffn_inp")]
+        for module, tap in ((net.in_proj_qkv, "qkv"), (net.in_proj_z, "z"), (net.in_proj_b, "beta"), (net.in_proj_a, "alpha")):
+            module.register_forward_hook(lambda _m, _i, out, tap=tap: self._put_heads(index, tap, out))
+        net.out_proj.register_forward_pre_hook(lambda _m, args: self._put_heads(index, "delta_norm", args[0]))
+        self._hook_rest(index, block, outputs, inputs)
+        self._hook_all(index, block, outputs, inputs)
+
+    def _hook_rest(self, index: int, block, outputs: list, inputs: list) -> None:
+        """Of the feed-forward."""
+        mlp = block.mlp
         if hasattr(mlp, "experts"):
-            outputs.append((mlp, "ffn_mix"))
+            if hasattr(mlp, "shared_expert"):
+                shared = mlp.shared_expert
+                mlp.experts.register_forward_hook(lambda _m, _i, out: self._dump.layer(index, "ffn_mix", out.numpy()))
+                for module, tap in ((shared.gate_proj, "shared_gate"), (shared.up_proj, "shared_up"), (shared.down_proj, "shared_out"),
+                                    (mlp.shared_expert_gate, "shared_weight")):
+                    module.register_forward_hook(lambda _m, _i, out, tap=tap: self._dump.layer(index, tap, out.numpy()))
+                shared.down_proj.register_forward_pre_hook(lambda _m, args: self._dump.layer(index, "shared_act", args[0].numpy()))
+            outputs.append((mlp, "ffn_sum" if hasattr(mlp, "shared_expert") else "ffn_mix"))
             router = mlp.router if hasattr(mlp, "router") else mlp.gate
             router.register_forward_hook(lambda _m, _i, out: self._dump.layer(index, "router", out[0].numpy()))
             mlp.experts.register_forward_hook(lambda experts, args, _out: self._tap_experts(index, experts, *args))
@@ -63,18 +115,13 @@ class Hooks:
                 self._hook_parts(index, mlp.gate_up_proj, ("gate", "up"), (mlp.down_proj.in_features,) * 2)
             else:
                 outputs += [(mlp.gate_proj, "gate"), (mlp.up_proj, "up")]
-        if post_norms:
-            outputs += [(block.post_attention_layernorm, "attn_post"), (block.post_feedforward_layernorm, "ffn_post")]
-        if not getattr(attention, "use_rope", True):  # nothing rotates
-            outputs += [(attention.q_proj, "q_rope"), (attention.k_proj, "k_rope")]
+
+    def _hook_all(self, index: int, block, outputs: list, inputs: list) -> None:
         for module, tap in outputs:
             module.register_forward_hook(lambda _m, _i, out, tap=tap: self._put(index, tap, out))
         for module, tap in inputs:
             module.register_forward_pre_hook(lambda _m, args, tap=tap: self._put(index, tap, args[0]))
         block.register_forward_hook(lambda _m, _i, out: self._put(index, "l_out", out))
-        if probs:
-            attention.register_forward_hook(
-                lambda _m, _i, out: self._dump.layer(index, "probs", out[1][0].numpy()))
 
     def _hook_parts(self, index: int, module, taps: Sequence[str], widths: Sequence[int]) -> None:
         """Of a product that gives several values, one after the other."""
@@ -95,11 +142,41 @@ class Hooks:
         for tap, rows in found.items():
             self._dump.layer(layer, tap, torch.stack(rows).numpy())
 
-    def _rotate_and_tap(self, q, k, *args, **kwargs):
-        q, k = self._rotate(q, k, *args, **kwargs)  # [1, heads, tokens, head_dim]
+    def _put_halves(self, layer: int, out: torch.Tensor, head_dim: int) -> None:
+        """q and the gate of each head, in turn."""
+        q, gate = out[0].unflatten(-1, (-1, 2 * head_dim)).split(head_dim, dim=-1)
+        self._dump.layer(layer, "q", q.flatten(1).numpy())
+        self._dump.layer(layer, "attn_gate", gate.flatten(1).numpy())
+
+    def _put_heads(self, layer: int, tap: str, value: torch.Tensor) -> None:
+        """[1, T, features], of which the last are value heads: those of a key head lie side by side, in a GGUF as far apart as there are
+        key heads."""
+        net, rows = self._nets[layer], value[0]
+        before = 2 * net.key_dim if tap.startswith("qkv") else 0
+        heads = rows[:, before:].unflatten(-1, (net.num_k_heads, net.num_v_heads // net.num_k_heads, -1)).transpose(1, 2)
+        self._dump.layer(layer, tap, torch.cat([rows[:, :before], heads.flatten(1)], dim=-1).numpy())
+
+    def _attend_and_tap(self, original, *args, **kwargs):
+        out = original(*args, **kwargs)
+        self._dump.layer(self._layer, "attn_ctx", out[0][0].flatten(1).numpy())
+        return out
+
+    def _convolve_and_tap(self, original, *args, **kwargs):
+        out = original(*args, **kwargs)  # [1, channels, tokens], of earlier ones too
+        self._put_heads(self._layer, "qkv_conv", out[:, :, -self._dump.step_size:].transpose(1, 2))
+        return out
+
+    def _recur_and_tap(self, recurrence, *args, **kwargs):
+        out = recurrence(*args, **kwargs)
+        self._put_heads(self._layer, "delta", out[0].flatten(2))
+        return out
+
+    def _rotate_and_tap(self, original, q, k, *args, **kwargs):
+        q, k = original(q, k, *args, **kwargs)  # [1, heads, tokens, head_dim]
         self._dump.layer(self._layer, "q_rope", q[0].transpose(0, 1).flatten(1).numpy())
         self._dump.layer(self._layer, "k_rope", k[0].transpose(0, 1).flatten(1).numpy())
         return q, k
 
     def remove(self) -> None:
-        self._modeling.apply_rotary_pos_emb = self._rotate
+        for name, original in self._originals.items():
+            setattr(self._modeling, name, original)

@@ -23,7 +23,7 @@ QKV_BIASES = ("attn_q", "attn_k", "attn_v")
 @dataclass(frozen=True)
 class Family:
     """In what an architecture differs from the others, by transformers' modeling_llama, modeling_qwen2, modeling_qwen3,
-    modeling_qwen3_moe, modeling_gpt_oss, modeling_smollm3, modeling_gemma3, modeling_granite, modeling_phi3."""
+    modeling_qwen3_moe, modeling_qwen3_5, modeling_gpt_oss, modeling_smollm3, modeling_gemma3, modeling_granite, modeling_phi3."""
 
     qk_layout: str  # dims of a head that RoPE pairs: neighbours ("interleaved") or halves of the head ("half")
     biases: tuple[str, ...] = ()  # products with one
@@ -38,8 +38,11 @@ class Family:
     no_rope_period: int = 0  # of so many layers the last has no RoPE; 0: all have it
     whole_yarn: bool = True  # Yarn.whole
     long_rope: bool = False  # there may be divisors of frequencies for long and for short runs
+    output_gate: bool = False  # attention's context is multiplied by the sigmoid of a second q
+    full_period: int = 0  # all layers but each so many are Gated DeltaNets, where the file does not say; 0: none is
     sinks: bool = False  # each head has a score of no key
     experts: bool = False  # the feed-forward is a mixture of some of many
+    shared_expert: bool = False  # and of one more that every token goes through, times a sigmoid
     scales: bool = False  # the file has those of the embedding, scores, residuals and logits
     wide_layers: int = 0  # a model of so many layers scales scores by the root of d_model / n_heads, not of head_dim
     fused: dict[str, tuple[str, ...]] = field(default_factory=dict)  # tensors whose rows are those of several, in turn
@@ -48,6 +51,9 @@ class Family:
 GPT_OSS_BIASES = (*QKV_BIASES, "attn_output", "ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps")
 FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("interleaved", no_rope_period=4),
             "qwen2": Family("half", biases=QKV_BIASES), "qwen3": Family("half", head_norm=True),
+            "qwen35": Family("half", head_norm=True, ffn_norm="post_attention_norm", output_gate=True, full_period=4),
+            "qwen35moe": Family("half", head_norm=True, ffn_norm="post_attention_norm", output_gate=True, full_period=4, experts=True,
+                                shared_expert=True),
             "qwen3moe": Family("half", head_norm=True, experts=True),
             "gpt-oss": Family("half", biases=GPT_OSS_BIASES, ffn_norm="post_attention_norm", activation="swiglu_oai",
                               theta=150000.0, window_period=2, whole_yarn=False, sinks=True, experts=True),
@@ -56,6 +62,29 @@ FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("
             "granite": Family("interleaved", scales=True),
             "phi3": Family("half", window_period=1, long_rope=True, fused={"attn_qkv": ("attn_q", "attn_k", "attn_v"),
                                                                            "ffn_up": ("ffn_gate", "ffn_up")})}
+
+
+@dataclass(frozen=True)
+class DeltaNet:
+    """Sizes of a Gated DeltaNet. Value head i has key head i % k_heads."""
+
+    k_heads: int
+    v_heads: int
+    k_dim: int
+    v_dim: int
+    width: int  # of the convolution
+
+    @property
+    def k_width(self) -> int:
+        return self.k_heads * self.k_dim
+
+    @property
+    def v_width(self) -> int:
+        return self.v_heads * self.v_dim
+
+    @property
+    def channels(self) -> int:
+        return 2 * self.k_width + self.v_width
 
 
 @dataclass(frozen=True)
@@ -79,10 +108,16 @@ class HParams:
     no_rope_period: int
     n_experts: int  # 0: the feed-forward is no mixture
     n_experts_used: int  # by a token
+    d_shared: int  # of the expert that every token goes through; 0: there is none
     attention_scale: float  # scores are multiplied by it
     embedding_scale: float  # and a row of the embedding by this
     residual_scale: float  # and what attention and feed-forward add
     logit_scale: float  # logits are divided by it
+    delta: DeltaNet | None  # of the layers that are recurrent
+    recurrent: tuple[bool, ...]  # by layer; empty: none is
+
+    def is_recurrent(self, layer: int) -> bool:
+        return bool(self.recurrent) and self.recurrent[layer]
 
     def window_of(self, layer: int) -> int:
         """Of that layer, or 0."""
@@ -94,27 +129,37 @@ class HParams:
         return self.window_rope if self.window_rope and self.window_of(layer) else self.rope
 
 
-def layer_shapes(hp: HParams, family: Family) -> dict[str, tuple[int, ...]]:
-    """Of the tensors that every layer has, by the names after blk.N."""
+def layer_shapes(hp: HParams, family: Family, layer: int) -> dict[str, tuple[int, ...]]:
+    """Of the tensors of a layer, by the names after blk.N."""
     q_width, kv_width, v_width = hp.n_heads * hp.head_dim, hp.n_kv_heads * hp.head_dim, hp.n_kv_heads * hp.value_dim
-    matrices = {"attn_q": (q_width, hp.d_model), "attn_k": (kv_width, hp.d_model), "attn_v": (v_width, hp.d_model),
+    matrices = {"attn_q": ((1 + family.output_gate) * q_width, hp.d_model), "attn_k": (kv_width, hp.d_model), "attn_v": (v_width, hp.d_model),
                 "attn_output": (hp.d_model, hp.n_heads * hp.value_dim)}
+    recurrent = {}
+    if hp.is_recurrent(layer):
+        d = hp.delta
+        matrices = {"attn_qkv": (d.channels, hp.d_model), "attn_gate": (d.v_width, hp.d_model), "ssm_beta": (d.v_heads, hp.d_model),
+                    "ssm_alpha": (d.v_heads, hp.d_model), "ssm_out": (hp.d_model, d.v_width)}
+        recurrent = {"ssm_conv1d.weight": (d.channels, d.width), "ssm_a": (d.v_heads,), "ssm_dt.bias": (d.v_heads,),
+                     "ssm_norm.weight": (d.v_dim,)}
     ffn = {"ffn_gate": (hp.d_ff, hp.d_model), "ffn_up": (hp.d_ff, hp.d_model), "ffn_down": (hp.d_model, hp.d_ff)}
     if family.experts:
         ffn = {f"{name}_exps": (hp.n_experts, *shape) for name, shape in ffn.items()}
         ffn["ffn_gate_inp"] = (hp.n_experts, hp.d_model)
+    if hp.d_shared:
+        ffn |= {"ffn_gate_shexp": (hp.d_shared, hp.d_model), "ffn_up_shexp": (hp.d_shared, hp.d_model),
+                "ffn_down_shexp": (hp.d_model, hp.d_shared), "ffn_gate_inp_shexp": (hp.d_model,)}
     matrices |= ffn
     for whole, parts in family.fused.items():
         shapes = [matrices.pop(part) for part in parts]
         matrices[whole] = (sum(rows for rows, _ in shapes), shapes[0][1])
     vectors = {"attn_norm": (hp.d_model,), family.ffn_norm: (hp.d_model,)}
-    if family.head_norm:
+    if family.head_norm and not recurrent:
         vectors |= {"attn_q_norm": (hp.head_dim,), "attn_k_norm": (hp.head_dim,)}
     if family.post_norms:
         vectors |= {"post_attention_norm": (hp.d_model,), "post_ffw_norm": (hp.d_model,)}
     if family.sinks:
         vectors["attn_sinks"] = (hp.n_heads,)
-    return ({f"{name}.weight": shape for name, shape in (matrices | vectors).items()}
+    return (recurrent | {f"{name}.weight": shape for name, shape in (matrices | vectors).items()}
             | {f"{name}.bias": matrices[name][:-1] for name in family.biases})
 
 
@@ -152,7 +197,12 @@ class Reader:
     def _check(self) -> None:
         arch, family = self.arch, self.family
         refused = _REFUSED_KEYS | ({} if family.scales else dict.fromkeys(_SCALE_KEYS, ()))
-        for key, harmless in (refused | (_EXPERT_KEYS if family.experts else {})).items():
+        if family.full_period:  # all positions of a token of text are equal
+            del refused["rope.dimension_sections"]
+        experts = _EXPERT_KEYS if family.experts else {}
+        if family.shared_expert:
+            experts = {key: harmless for key, harmless in experts.items() if key != "expert_shared_feed_forward_length"}
+        for key, harmless in (refused | experts).items():
             found = self._value(f"{arch}.{key}", None)
             if found is not None and found not in harmless:
                 raise UnsupportedModel(f"{arch}.{key} is not modelled")
@@ -166,7 +216,8 @@ class Reader:
     def read(self) -> HParams:
         self._check()
         family, number = self.family, self._number
-        d_model, n_heads, n_layers = number("embedding_length"), number("attention.head_count"), number("block_count")
+        d_model, n_heads = number("embedding_length"), number("attention.head_count")
+        n_layers = number("block_count") - number("nextn_predict_layers", 0)  # the blocks behind only guess
         head_dim = number("attention.key_length", d_model // n_heads)
         rope = self._rope(number("rope.dimension_count", head_dim))
         wide = n_layers == family.wide_layers
@@ -185,10 +236,13 @@ class Reader:
             no_rope_period=family.no_rope_period,
             n_experts=number("expert_count") if family.experts else 0,
             n_experts_used=number("expert_used_count") if family.experts else 0,
+            d_shared=number("expert_shared_feed_forward_length") if family.shared_expert else 0,
             attention_scale=self._scale("attention.scale", (d_model / n_heads if wide else head_dim) ** -0.5),
             embedding_scale=self._scale("embedding_scale", float(np.float32(np.sqrt(d_model))) if family.scaled_embedding else 1.0),
             residual_scale=self._scale("residual_scale", 1.0),
             logit_scale=self._scale("logit_scale", 1.0),
+            delta=self._delta() if family.full_period else None,
+            recurrent=self._recurrent(n_layers) if family.full_period else (),
             eps=float(number("attention.layer_norm_rms_epsilon")),
             context_length=number("context_length"),
             original_context=number("rope.scaling.original_context_length", 0),
@@ -200,6 +254,16 @@ class Reader:
         if rope.dims % 2 or not 0 < rope.dims <= hp.head_dim:
             raise UnsupportedModel(f"rope.dimension_count {rope.dims} with head_dim {hp.head_dim}")
         return hp
+
+    def _delta(self) -> DeltaNet:
+        inner, v_heads = self._number("ssm.inner_size"), self._number("ssm.time_step_rank")
+        return DeltaNet(self._number("ssm.group_count"), v_heads, self._number("ssm.state_size"), inner // v_heads,
+                        self._number("ssm.conv_kernel"))
+
+    def _recurrent(self, n_layers: int) -> tuple[bool, ...]:
+        stated = self._value(f"{self.arch}.attention.recurrent_layers", None)
+        period = self._number("full_attention_interval", self.family.full_period)
+        return tuple(bool(stated[i]) if stated else (i + 1) % period != 0 for i in range(n_layers))
 
     def _scale(self, key: str, absent: float) -> float:
         """A number of families with scales, or `absent`; 0 means "not set" in files written by llama.cpp."""

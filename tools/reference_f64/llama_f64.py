@@ -8,6 +8,7 @@ import numpy as np
 import q8_cache
 from contract import Arithmetic
 from decoder import Decoder
+from delta_net import convolved, delta_rule, silu
 from gguf_model import GgufModel
 from rope import Rope, rotate
 
@@ -15,12 +16,6 @@ from rope import Rope, rotate
 def rms_norm(x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:
     """x / sqrt(mean(x^2) + eps) * weight over the last axis."""
     return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps) * weight
-
-
-def silu(x: np.ndarray) -> np.ndarray:
-    """x * sigmoid(x); exp may overflow to inf for very negative x, which gives the right limit -0."""
-    with np.errstate(over="ignore"):
-        return x / (1.0 + np.exp(-x))
 
 
 def gelu_tanh(x: np.ndarray) -> np.ndarray:
@@ -114,6 +109,22 @@ class F64:
 
     def activated(self, gate: np.ndarray, up: np.ndarray) -> np.ndarray:
         return ACTIVATIONS[self.family.activation](gate, up)
+
+    def gated(self, x: np.ndarray, gate: np.ndarray) -> np.ndarray:
+        """x times the sigmoid of the gate."""
+        with np.errstate(over="ignore"):
+            return x / (1.0 + np.exp(-gate))
+
+    def gated_norm(self, heads: np.ndarray, weight: str, gate: np.ndarray) -> np.ndarray:
+        return self.norm(heads, weight) * silu(gate)
+
+    def convolved(self, rows: np.ndarray, before: np.ndarray, weight: str) -> tuple[np.ndarray, np.ndarray]:
+        return convolved(rows, before, self.model.weight(weight))
+
+    def delta_rule(self, qkv: np.ndarray, beta: np.ndarray, alpha: np.ndarray, block: str,
+                   state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        slope, dt = self.model.weight(f"{block}.ssm_a"), self.model.weight(f"{block}.ssm_dt.bias")
+        return delta_rule(qkv, beta, alpha, slope, dt, self.hparams.delta, state)
 
     def route(self, router: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return route(router, self.hparams.n_experts_used)

@@ -31,7 +31,7 @@ class Contract:
         except UnsupportedModel as error:
             raise Unsupported(str(error)) from error
         for layer in range(self.hparams.n_layers):
-            for name, shape in layer_shapes(self.hparams, self.family).items():
+            for name, shape in layer_shapes(self.hparams, self.family, layer).items():
                 if (found := tuple(reversed(file.tensors.get(f"blk.{layer}.{name}", [()])[0]))) != shape:
                     raise Unsupported(f"blk.{layer}.{name}: found shape {found}, the metadata need {shape}")
 

@@ -21,10 +21,12 @@ using Keys = HyperParameterKeys;
 constexpr std::array kCounts = {
     &Keys::n_layers,      &Keys::d_model,   &Keys::n_vocab,          &Keys::context,
     &Keys::value_dim,     &Keys::rope_dims, &Keys::original_context, &Keys::sliding_window,
-    &Keys::window_period, &Keys::pooling};
+    &Keys::window_period, &Keys::pooling,   &Keys::n_mtp_layers,     &Keys::full_attention_period};
 /// One number, or an array of one for each layer.
-constexpr std::array kLayerCounts = {&Keys::d_ff,     &Keys::n_heads,   &Keys::n_kv_heads,
-                                     &Keys::head_dim, &Keys::n_experts, &Keys::n_experts_used};
+constexpr std::array kLayerCounts = {
+    &Keys::d_ff,        &Keys::n_heads,        &Keys::n_kv_heads,    &Keys::head_dim,
+    &Keys::n_experts,   &Keys::n_experts_used, &Keys::d_shared,      &Keys::conv_width,
+    &Keys::delta_k_dim, &Keys::delta_k_heads,  &Keys::delta_v_heads, &Keys::delta_v_rows};
 constexpr std::array kNumbers = {
     &Keys::norm_eps,       &Keys::rope_theta,        &Keys::rope_scale,      &Keys::old_rope_scale,
     &Keys::rope_magnitude, &Keys::window_rope_theta, &Keys::embedding_scale, &Keys::attention_scale,

@@ -14,9 +14,9 @@
 #include <utility>
 
 #include "base/hex.h"
+#include "base/json_members.h"
 #include "base/merkle_tree.h"
 #include "validate/receipt/receipt_checks.h"
-#include "validate/report/json_members.h"
 
 namespace llm {
 namespace {

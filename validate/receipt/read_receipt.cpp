@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/json_members.h"
 #include "engine/sampler/sampler_fields.h"
 #include "validate/receipt/receipt.h"
-#include "validate/report/json_members.h"
 
 namespace llm {
 namespace {

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/json_members.h"
 #include "base/shown_text.h"
 #include "engine/generate/conversation.h"
 #include "engine/generate/draw.h"
 #include "quant/contract/contract.h"
-#include "validate/report/json_members.h"
 
 namespace llm {
 namespace {

@@ -6,8 +6,8 @@
 #include <span>
 
 #include "base/json.h"
+#include "base/json_members.h"
 #include "base/sha256.h"
-#include "validate/report/json_members.h"
 
 namespace llm {
 namespace {

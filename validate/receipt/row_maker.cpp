@@ -46,7 +46,8 @@ Result<RowValues> RowMaker::make(std::vector<std::size_t> wanted, const RowValue
   }
   std::vector<std::unique_ptr<SequenceState>> caches;
   for (const Group& group : others) {
-    if (table_.tap_of(group.rows[0]).row->op != TapOp::kAttention) {
+    const TapOp op = table_.tap_of(group.rows[0]).row->op;
+    if (op != TapOp::kAttention && !has_state(op)) {
       tasks.emplace_back([&](Scratch&) { interpret(group, inputs); });
       continue;
     }
@@ -56,7 +57,10 @@ Result<RowValues> RowMaker::make(std::vector<std::size_t> wanted, const RowValue
     caches.push_back(std::make_unique<SequenceState>(std::move(pool)));
     SequenceState& cache = *caches.back();
     LLM_CHECK(cache.reserve(0, n));
-    tasks.emplace_back([&](Scratch& own) { attend(group, inputs, cache, own); });
+    tasks.emplace_back([&, op](Scratch& own) {
+      if (op != TapOp::kAttention) return interpret_in_turn(group, inputs, cache);
+      attend(group, inputs, cache, own);
+    });
   }
   std::vector<Scratch> scratch;
   for (int i = 0; i < model_.threads(); ++i) {
@@ -97,11 +101,11 @@ Result<RowMaker::Scratch> RowMaker::allocate(std::span<const Product> products) 
 }
 
 /// The i-th input of each row, one after the other.
-std::vector<float> RowMaker::gather(const Group& group, std::size_t i,
+std::vector<float> RowMaker::gather(std::span<const std::size_t> rows, std::size_t i,
                                     const RowValues& inputs) const {
   std::vector<float> x;
-  const auto column = table_.input_column(group.rows[0], i);
-  for (const std::size_t row : group.rows) {
+  const auto column = table_.input_column(rows[0], i);
+  for (const std::size_t row : rows) {
     if (!column) break;
     const auto values = inputs.of(table_.row(*column, table_.position_of(row)));
     x.insert(x.end(), values.begin(), values.end());
@@ -116,8 +120,8 @@ void RowMaker::add_products(const Group& group, const RowValues& inputs,
   const PackedMatrix& w = *definition_.matrix(*tap, layer);
   const std::span<const float> bias = definition_.vector(tap->bias, layer);
   const std::size_t n = group.rows.size();
-  std::vector<float> x = gather(group, 0, inputs);
-  const std::vector<float> router = gather(group, 1, inputs);
+  std::vector<float> x = gather(group.rows, 0, inputs);
+  const std::vector<float> router = gather(group.rows, 1, inputs);
   if (router.empty()) {
     const float divisor = tap->per_layer ? 1 : config.logit_divisor;
     out.push_back({w, bias, std::move(x), n, group.y.data(), divisor});
@@ -176,7 +180,7 @@ void RowMaker::attend(const Group& group, const RowValues& inputs, SequenceState
   std::size_t stored = 0;  // positions before it are, as far as rows from here on read them
   for (std::size_t t = 0; t < group.rows.size(); ++t) {
     const std::size_t position = table_.position_of(group.rows[t]);
-    for (std::size_t p = std::max(stored, table_.first_key(group.rows[t])); p <= position; ++p)
+    for (std::size_t p = std::max(stored, table_.first_read(group.rows[t])); p <= position; ++p)
       cache.store(0, 0, p, inputs.of(table_.row(k_column, p)), inputs.of(table_.row(v_column, p)),
                   rounding);
     stored = position + 1;
@@ -224,10 +228,41 @@ void RowMaker::interpret(const Group& group, const RowValues& inputs) const {
   std::array<std::vector<float>, 3> x;
   reference::OpInputs in{.tokens = tokens, .positions = positions};
   for (std::size_t i = 0; i < x.size(); ++i) {
-    x[i] = gather(group, i, inputs);
+    x[i] = gather(group.rows, i, inputs);
     in.taps[i] = x[i];
   }
   std::ranges::copy(definition_.run(*tap, layer, in), group.y.begin());
+}
+
+void RowMaker::interpret_in_turn(const Group& group, const RowValues& inputs,
+                                 SequenceState& cache) const {
+  const auto& [tap, layer] = table_.tap_of(group.rows[0]);
+  const std::size_t width = table_.width(group.rows[0]);
+  const std::size_t column = table_.column_of(group.rows[0]);
+  // A convolution goes back to what each row reads; another state has met all.
+  for (std::size_t begin = 0, end = 0; begin < group.rows.size(); begin = end) {
+    end = tap->op == TapOp::kConvolution ? begin + 1 : group.rows.size();
+    const std::size_t first = table_.first_read(group.rows[begin]);
+    std::vector<std::size_t> rows;
+    std::vector<std::size_t> positions;
+    for (std::size_t p = first; p <= table_.position_of(group.rows[end - 1]); ++p) {
+      rows.push_back(table_.row(column, p));
+      positions.push_back(p);
+    }
+    cache.truncate(0);
+    LLM_CHECK(cache.reserve(0, 1));
+    std::array<std::vector<float>, 3> x;
+    reference::OpInputs in{.tokens = {}, .positions = positions, .cache = &cache};
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      x[i] = gather(rows, i, inputs);
+      in.taps[i] = x[i];
+    }
+    const std::vector<float> y = definition_.run(*tap, layer, in);
+    for (std::size_t i = begin; i < end; ++i)
+      std::copy_n(y.begin() + static_cast<std::ptrdiff_t>(
+                                  (table_.position_of(group.rows[i]) - first) * width),
+                  width, group.y.begin() + static_cast<std::ptrdiff_t>(i * width));
+  }
 }
 
 }  // namespace llm

@@ -50,12 +50,15 @@ class RowMaker {
     AlignedBuffer<float> partial;
   };
 
-  std::vector<float> gather(const Group& group, std::size_t i, const RowValues& inputs) const;
+  std::vector<float> gather(std::span<const std::size_t> rows, std::size_t i,
+                            const RowValues& inputs) const;
   void add_products(const Group& group, const RowValues& inputs, std::vector<Product>& out) const;
   void multiply(const Product& product, Worker::Range rows, Scratch& scratch) const;
   void attend(const Group& group, const RowValues& inputs, SequenceState& cache,
               Scratch& scratch) const;
   void interpret(const Group& group, const RowValues& inputs) const;
+  /// Ops with a state: of all positions that the rows read, from a state of zeros.
+  void interpret_in_turn(const Group& group, const RowValues& inputs, SequenceState& cache) const;
   ActivationFormat format_of(const PackedMatrix& w) const;
   Result<Scratch> allocate(std::span<const Product> products) const;
 

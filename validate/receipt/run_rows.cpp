@@ -36,19 +36,22 @@ std::optional<std::size_t> RowTable::input_column(std::size_t row, std::size_t i
   return column;
 }
 
-std::size_t RowTable::first_key(std::size_t row) const {
-  const std::size_t window = config_.attention(static_cast<std::size_t>(tap_of(row).layer)).window;
-  const std::size_t n_keys = position_of(row) + 1;
-  return window == 0 || window > n_keys ? 0 : n_keys - window;
+std::size_t RowTable::first_read(std::size_t row) const {
+  const auto& [tap, at] = tap_of(row);
+  if (tap->op != TapOp::kAttention && !has_state(tap->op)) return position_of(row);
+  const LayerSpec& layer = config_.layers[static_cast<std::size_t>(at)];
+  const std::size_t window =
+      tap->op == TapOp::kConvolution ? layer.conv_width() : layer.window();  // none: all
+  const std::size_t n = position_of(row) + 1;
+  return window == 0 || window > n ? 0 : n - window;
 }
 
-void RowTable::add_inputs(std::size_t row, std::size_t first_key,
-                          std::vector<std::size_t>& out) const {
-  const bool attends = tap_of(row).row->op == TapOp::kAttention;
+void RowTable::add_inputs(std::size_t row, std::size_t first, std::vector<std::size_t>& out) const {
+  const TapOp op = tap_of(row).row->op;
   for (std::size_t i = 0; const auto column = input_column(row, i); ++i) {
-    const bool is_key = attends && i > 0;
-    const std::size_t first = is_key ? std::max(first_key, this->first_key(row)) : position_of(row);
-    for (std::size_t p = first; p <= position_of(row); ++p) out.push_back(this->row(*column, p));
+    const bool of_earlier = has_state(op) || (op == TapOp::kAttention && i > 0);
+    const std::size_t begin = of_earlier ? std::max(first, first_read(row)) : position_of(row);
+    for (std::size_t p = begin; p <= position_of(row); ++p) out.push_back(this->row(*column, p));
   }
 }
 

@@ -44,11 +44,11 @@ class RowTable {
 
   /// The column of the i-th input of a row's op, or nothing.
   std::optional<std::size_t> input_column(std::size_t row, std::size_t i) const;
-  /// The first position whose keys and values a row of attention reads.
-  std::size_t first_key(std::size_t row) const;
+  /// The first position that a row reads anything of: keys and values, or what its state has met.
+  std::size_t first_read(std::size_t row) const;
   /// Appends the rows that a row's op reads.
-  /// @param first_key  keys and values of positions before it are left out
-  void add_inputs(std::size_t row, std::size_t first_key, std::vector<std::size_t>& out) const;
+  /// @param first  of earlier positions, those before it are left out
+  void add_inputs(std::size_t row, std::size_t first, std::vector<std::size_t>& out) const;
 
  private:
   const HyperParameters& config_;

@@ -34,20 +34,6 @@ std::string figures_text(const FigureTable& table) {
   return out;
 }
 
-std::string figures_markdown(const FigureTable& table) {
-  std::string out = fmt::format("\n## {}\n\n|", markdown_text(table.title));
-  for (const auto& column : table.columns) out += fmt::format(" {} |", markdown_text(column));
-  out += "\n|";
-  for (std::size_t c = 0; c < table.columns.size(); ++c) out += c == 0 ? "---|" : "---:|";
-  out += "\n";
-  for (const auto& row : table.rows) {
-    out += "|";
-    for (const Figure& figure : row) out += fmt::format(" {} |", markdown_text(figure.text));
-    out += "\n";
-  }
-  return out;
-}
-
 std::string figures_html(const FigureTable& table) {
   // Figures stand under each other to the right, words to the left.
   const auto style = [&](std::size_t column) {

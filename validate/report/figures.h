@@ -29,7 +29,6 @@ struct FigureTable {
 
 /// Aligned columns: the first to the left, the others to the right. Title first.
 std::string figures_text(const FigureTable& table);
-std::string figures_markdown(const FigureTable& table);
 std::string figures_html(const FigureTable& table);
 
 }  // namespace llm

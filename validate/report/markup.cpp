@@ -1,29 +1,9 @@
 #include "validate/report/markup.h"
 
-#include <algorithm>
-#include <span>
-#include <utility>
-
 #include "base/shown_text.h"
 
 namespace llm {
 namespace {
-
-using Entity = std::pair<char, std::string_view>;
-
-constexpr Entity kXml[] = {
-    {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
-constexpr Entity kMarkdown[] = {{'&', "&amp;"}, {'<', "&lt;"},  {'>', "&gt;"},  {'|', "&#124;"},
-                                {'[', "&#91;"}, {'*', "&#42;"}, {'`', "&#96;"}, {'\\', "&#92;"}};
-
-std::string with_entities(std::string_view text, std::span<const Entity> entities) {
-  std::string out;
-  for (const char c : text) {
-    const auto found = std::ranges::find(entities, c, &Entity::first);
-    out += found == entities.end() ? std::string_view(&c, 1) : found->second;
-  }
-  return out;
-}
 
 void clean(std::string& text) {
   constexpr std::size_t kLongBytes = 2000;  // figures of many layers are long and no attack
@@ -69,9 +49,31 @@ void clean(FigureTable& table) {
 
 }  // namespace
 
-std::string escaped(std::string_view text) { return with_entities(text, kXml); }
-
-std::string markdown_text(std::string_view text) { return with_entities(text, kMarkdown); }
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
 
 Report shown_report(Report report) {
   for (auto& [name, value] : report.facts) {

@@ -10,9 +10,6 @@ namespace llm {
 /// Clean text made safe for XML and HTML, in elements and quoted attributes.
 std::string escaped(std::string_view text);
 
-/// Clean text made safe for Markdown, also in a table's cell: no markup, link or HTML begins in it.
-std::string markdown_text(std::string_view text);
-
 /// The report as people may see it: every text one clean line of bounded length
 /// (base/shown_text.h), since names come from files. Writers for people start with this; JSON keeps
 /// the texts as they are.

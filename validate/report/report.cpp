@@ -3,22 +3,17 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/atomic_file.h"
 #include "base/json.h"
-#include "validate/report/layer_table.h"
-#include "validate/report/markup.h"
 
 namespace llm {
 namespace {
 
 using Writer = std::string (*)(const Report&);
 
-constexpr std::pair<std::string_view, Writer> kWriters[] = {{".json", json_report},
-                                                            {".md", markdown_report},
-                                                            {".html", html_report},
-                                                            {".xml", junit_report}};
+constexpr std::pair<std::string_view, Writer> kWriters[] = {
+    {".json", json_report}, {".html", html_report}, {".xml", junit_report}};
 
 Writer writer_for(const std::string& path) {
   const auto* found = std::ranges::find_if(
@@ -139,90 +134,11 @@ std::string json_report(const Report& report) {
   return json_text(json, 2) + "\n";
 }
 
-namespace {
-
-std::string markdown_questions(const Report& report) {
-  std::string out = "\n| verdict | question | answer |\n|---|---|---|\n";
-  for (const DiffSection& section : report.diffs) {
-    out += fmt::format("| {} | {} | {} |\n", verdict_name(section.verdict()),
-                       markdown_text(section.title), markdown_text(section_answer(section).text));
-  }
-  for (const DiffSection& section : report.diffs)
-    for (const std::string& note : section.notes)
-      out += fmt::format("\n{}: {}\n", markdown_text(section.name), markdown_text(note));
-  return out;
-}
-
-std::string markdown_layers(const Report& report) {
-  const LayerTable table = layer_table(report.diffs);
-  std::string out = "\n|";
-  for (const std::string& column : table.columns)
-    out += fmt::format(" {} |", markdown_text(column));
-  out += "\n|";
-  for (std::size_t c = 0; c < table.columns.size(); ++c) out += "---|";
-  for (const auto& line : table.lines) {
-    out += fmt::format("\n| {} |", line.layer);
-    for (const LayerAnswer& answer : line.answers)
-      out += fmt::format(" {} |", markdown_text(answer.text));
-  }
-  return out + "\n";
-}
-
-std::string markdown_section(const DiffSection& section) {
-  std::string out =
-      fmt::format("\n## {}: {}\n\n", markdown_text(section.title), verdict_name(section.verdict()));
-  if (section.diff.first_failing) {
-    const LayerDiffRow& row = section.diff.rows[*section.diff.first_failing];
-    out += fmt::format("- first failing tap: {}, look at: {}\n",
-                       markdown_text(tap_label(row.layer, row.tap)),
-                       markdown_text(tap_origin(row.layer, row.tap)));
-  }
-  for (const auto& problem : section.diff.problems)
-    out += fmt::format("- problem: {}\n", markdown_text(problem));
-  for (const auto& remark : section.diff.remarks)
-    out += fmt::format("- remark: {}\n", markdown_text(remark));
-  if (!section.location.empty())
-    out += fmt::format("\n```\n{}```\n", location_text(section.location));
-  out +=
-      "\n| layer | tap | cos p5 | cos min | cos median | max abs | nmse | worst token | limit | "
-      "verdict |\n|---|---|---|---|---|---|---|---|---|---|\n";
-  for (const LayerDiffRow& row : section.diff.rows) {
-    const TapError& e = row.error;
-    out += fmt::format(
-        "| {} | {} | {:.8f} | {:.8f} | {:.8f} | {:.3e} | {:.3e} | {:.3e} | {} | {} {} |\n",
-        layer_name(row.layer), markdown_text(row.tap), e.cos_p5, e.cos_min, e.cos_median, e.max_abs,
-        e.nmse, e.row_nmse, limit_text(row), verdict_name(row.verdict), markdown_text(row.note));
-  }
-  return out;
-}
-
-}  // namespace
-
-std::string markdown_report(const Report& raw) {
-  const Report report = shown_report(raw);
-  std::string out = fmt::format("# llmcheck: {}\n\n",
-                                report.has_verdict() ? verdict_name(report.verdict()) : "figures");
-  if (!report.summary.empty()) out += markdown_text(report.summary) + "\n\n";
-  for (const auto& [name, value] : report.facts)
-    out += fmt::format("- {}: {}\n", markdown_text(name), markdown_text(value));
-  if (!report.diffs.empty()) out += markdown_questions(report) + markdown_layers(report);
-  if (!report.checks.empty()) out += "\n| verdict | check | detail |\n|---|---|---|\n";
-  for (const CheckResult& check : report.checks)
-    out += fmt::format("| {} | {} | {} |\n", verdict_name(check.verdict()),
-                       markdown_text(check.name), markdown_text(check.detail));
-  for (const std::string& line : report.not_covered)
-    out += fmt::format("\nNot covered: {}\n", markdown_text(line));
-  for (const FigureTable& table : report.figures) out += figures_markdown(table);
-  for (const DiffSection& section : report.diffs) out += markdown_section(section);
-  return out;
-}
-
 Status check_report_path(const std::string& path) {
   if (writer_for(path) != nullptr) return Ok{};
-  return Error{ErrorCode::kUsage, "--report",
-               fmt::format("found \"{}\", need a name that ends in .json, .md, .html or "
-                           ".junit.xml",
-                           path)};
+  return Error{
+      ErrorCode::kUsage, "--report",
+      fmt::format("found \"{}\", need a name that ends in .json, .html or .junit.xml", path)};
 }
 
 Status write_report(const Report& report, const std::string& path) {

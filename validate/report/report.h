@@ -50,14 +50,12 @@ struct Report {
 /// {"schema_version": 1, "verdict", "facts", "checks": [...], "layer_diffs": [...], "figures":
 /// [...]}. Infinite and NaN figures are null; so is the verdict when nothing was judged.
 std::string json_report(const Report& report);
-/// GitHub-flavoured markdown, verdicts first.
-std::string markdown_report(const Report& report);
 /// JUnit XML: one suite per section, one test case per check and per tap.
 std::string junit_report(const Report& report);
 /// One self-contained HTML page: inline style and SVG, no script, nothing fetched.
 std::string html_report(const Report& report);
 
-/// The writer that the path's ending names (.json, .md, .html, .junit.xml or .xml), written
+/// The writer that the path's ending names (.json, .html, .junit.xml or .xml), written
 /// atomically. Errors: kUsage for another ending; kIo.
 Status write_report(const Report& report, const std::string& path);
 /// Whether write_report knows the ending, to refuse a wrong one before hours of work.

@@ -82,6 +82,8 @@ Exact exact_activation(Activation kind, double x, double up) {
       return gated(gate, z, std::clamp(up, -7.0, 7.0) + 1,
                    kBound + 2.1 * kU * std::abs(z) + 1.1 * kU);
     }
+    case Activation::kSigmoid:
+      return gated(1, x, up, kBound);
   }
   return {};
 }

@@ -77,6 +77,9 @@ CheckResult check_to_half(KernelTables tables, const KernelSizes& sizes);
 CheckResult check_quantize_q8k(KernelTables tables, const KernelSizes& sizes);
 CheckResult check_quantize_q8x32(KernelTables tables, const KernelSizes& sizes);
 CheckResult check_attend(KernelTables tables, const KernelSizes& sizes);
+CheckResult check_convolve(KernelTables tables, const KernelSizes& sizes);
+CheckResult check_unit_length(KernelTables tables, const KernelSizes& sizes);
+CheckResult check_delta_rule(KernelTables tables, const KernelSizes& sizes);
 CheckResult check_merge(KernelTables tables, const KernelSizes& sizes);
 CheckResult check_finish(KernelTables tables, const KernelSizes& sizes);
 /// Errors: kResource.

@@ -102,7 +102,8 @@ class MatrixCheck {
           const auto range = worker.share(view->n_rows);
           for (std::size_t r = range.begin; r < range.end; ++r) {
             packed->extract_row(packed_row(model_.config(), *role, layer, r), row);
-            if (std::memcmp(row.data(), view->data.data() + r * row_size, row_size) == 0) continue;
+            const std::size_t at = row_in_view(model_.config(), *role, layer, r);
+            if (std::memcmp(row.data(), view->data.data() + at * row_size, row_size) == 0) continue;
             std::size_t least = first;
             while (r < least && !first.compare_exchange_weak(least, r)) continue;
             return;
@@ -262,7 +263,8 @@ class MatrixCheck {
     run_parallel(options_.threads, [&](Worker worker) {
       const auto range = worker.share(view.n_rows);
       for (std::size_t r = range.begin; r < range.end; ++r) {
-        const auto row = view.data.subspan(r * row_size, row_size);
+        const std::size_t at = row_in_view(model_.config(), *pair.role, pair.layer, r);
+        const auto row = view.data.subspan(at * row_size, row_size);
         expected[packed_row(model_.config(), *pair.role, pair.layer, r)] =
             int8 ? reference::dot_row(view.type, row, activations)
                  : reference::dot_row_f32(view.type, row, x);

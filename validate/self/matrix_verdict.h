@@ -42,6 +42,11 @@ struct Mismatch {
 std::size_t packed_row(const HyperParameters& config, const TensorRole& role, int layer,
                        std::size_t row);
 
+/// Where in its view the role's own row `row` in the file's order is: other roles may have heads of
+/// the same tensor in turn (RoleNeed::by_head).
+std::size_t row_in_view(const HyperParameters& config, const TensorRole& role, int layer,
+                        std::size_t row);
+
 /// Whether every vector of the model (norms, biases) is the file's, each element where the packed
 /// order has it.
 CheckResult check_vectors(const Model& model, const ModelTensors& tensors);

@@ -19,6 +19,20 @@ std::size_t packed_row(const HyperParameters& config, const TensorRole& role, in
   return row - head < half ? head + 2 * (row - head) : head + 2 * (row - head - half) + 1;
 }
 
+std::size_t row_in_view(const HyperParameters& config, const TensorRole& role, int layer,
+                        std::size_t row) {
+  const RoleNeed own = role_in(*config.architecture, role);
+  if (!own.by_head) return row;
+  std::size_t n = 0;
+  std::size_t place = 0;
+  for (const RoleNeed& need : config.architecture->roles) {
+    if (need.role == role.name) place = n;
+    if (need.in_file == own.in_file) ++n;
+  }
+  const std::size_t head_dim = config.attention(static_cast<std::size_t>(layer)).head_dim;
+  return (row / head_dim * n + place) * head_dim + row % head_dim;
+}
+
 CheckResult check_vectors(const Model& model, const ModelTensors& tensors) {
   Tally tally{.of = "vectors"};
   for (const auto& [role, layer] : roles_of_model(model.weights().layers.size())) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "engine/forward/reference/delta_net.h"
 #include "engine/forward/reference/ops.h"
 #include "engine/forward/route.h"
 #include "engine/model/tensor_roles.h"
@@ -70,8 +71,28 @@ std::vector<float> Interpreter::run(const Tap& tap, int layer, const OpInputs& i
     case TapOp::kAttention:
       attend(tap, layer, in, y);
       break;
+    case TapOp::kConvolution:
+      convolve(tap, layer, in, y);
+      break;
+    case TapOp::kDeltaRule:
+      delta_rule(tap, layer, in, y);
+      break;
+    case TapOp::kGatedNorm:
+      std::ranges::copy(x, y.begin());
+      norm_heads(y, vector(tap.weight, layer), model_.config().norm_eps);
+      activate(Activation::kSwiGlu, in.taps[1], std::vector<float>(y.begin(), y.end()), y);
+      break;
+    case TapOp::kOutputGate:
+      activate(Activation::kSigmoid, in.taps[1], x, y);
+      break;
     case TapOp::kActivation:
       activate(ffn(layer).activation, x, in.taps[1], y);
+      break;
+    case TapOp::kSharedSum:
+      std::ranges::copy(x, y.begin());
+      for (std::size_t t = 0; t < n; ++t)
+        axpy(contract::activate(Activation::kSigmoid, in.taps[2][t], 1.0F), row(in.taps[1], t, n),
+             row(y, t, n));
       break;
     case TapOp::kMix:
       mix(ffn(layer), in.taps[1], x, y);
@@ -90,6 +111,26 @@ void Interpreter::store(std::span<const std::size_t> positions, std::span<const 
   const std::size_t n = positions.size();
   for (std::size_t t = 0; t < n; ++t)
     cache.store(cache_layer, 0, positions[t], row(keys, t, n), row(values, t, n));
+}
+
+void Interpreter::convolve(const Tap& tap, int layer, const OpInputs& in,
+                           std::span<float> y) const {
+  const DeltaNetSpec& spec = *model_.config().layers[static_cast<std::size_t>(layer)].delta_net();
+  const DeltaState state(spec, in.cache->state(in.cache_layer));
+  const std::size_t n = in.positions.size();
+  for (std::size_t t = 0; t < n; ++t)
+    reference::convolve(spec, row(in.taps[0], t, n), vector(tap.weight, layer), state,
+                        row(y, t, n));
+}
+
+void Interpreter::delta_rule(const Tap& tap, int layer, const OpInputs& in,
+                             std::span<float> y) const {
+  const DeltaNetSpec& spec = *model_.config().layers[static_cast<std::size_t>(layer)].delta_net();
+  const DeltaState state(spec, in.cache->state(in.cache_layer));
+  const std::size_t n = in.positions.size();
+  for (std::size_t t = 0; t < n; ++t)
+    reference::delta_rule(spec, row(in.taps[0], t, n), row(in.taps[2], t, n), row(in.taps[1], t, n),
+                          vector(tap.bias, layer), vector(tap.weight, layer), state, row(y, t, n));
 }
 
 void Interpreter::product_of_experts(const PackedMatrix& w, std::span<const float> bias,

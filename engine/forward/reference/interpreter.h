@@ -20,7 +20,9 @@ struct OpInputs {
   /// The rows of Tap::inputs, (n, width). Of attention only the first is read, the queries: keys
   /// and values come from the cache.
   std::array<std::span<const float>, 3> taps = {};
-  const SequenceState* cache = nullptr;  ///< has keys and values up to the rows' positions
+  /// Has keys and values up to the rows' positions. States of the position before the rows', which
+  /// an op that has one makes those of the last row's.
+  SequenceState* cache = nullptr;
   std::size_t cache_layer = 0;
 };
 
@@ -56,6 +58,10 @@ class Interpreter {
   void rotate(const Tap& tap, int layer, std::span<const std::size_t> positions,
               std::span<float> x) const;
   void attend(const Tap& tap, int layer, const OpInputs& in, std::span<float> y) const;
+
+  /// Of layers with a DeltaNetSpec; rows are of positions in a row.
+  void convolve(const Tap& tap, int layer, const OpInputs& in, std::span<float> y) const;
+  void delta_rule(const Tap& tap, int layer, const OpInputs& in, std::span<float> y) const;
 
   const FfnSpec& ffn(int layer) const {
     return model_.config().layers[static_cast<std::size_t>(layer)].ffns[0];

@@ -83,7 +83,7 @@ TEST_CASE("a bad NPY header is refused with its field", "[npy][bad_input]") {
       {header(dictionary("(3,)", "4")), "descr"},
       {header(dictionary("(3,)", "'<f4'", "1")), "fortran_order"},
       {header("{'descr': '<f4', 'shape': (3,)}"), "need the keys"},
-      {header("{'descr': '<f4', 'descr': '<f4', 'shape': (3,)}"), "twice"},
+      {header("{'descr': '<f4', 'descr': '<f4', 'shape': (3,)}"), "duplicate"},
       {header("{'descr': '<f4', 'evil': 1, 'shape': (3,)}"), "'evil'"},
       {header(""), "plain dictionary"},
   }));

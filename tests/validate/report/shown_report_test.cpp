@@ -52,9 +52,8 @@ bool holds(const std::string& text, std::string_view part) {
 
 TEST_CASE("no text of a file steers a terminal through a report", "[report][shown]") {
   const Report report = hostile_report();
-  for (const std::string& text :
-       {text_report(report), text_report(report, {.verbose = true}), markdown_report(report),
-        html_report(report), junit_report(report)}) {
+  for (const std::string& text : {text_report(report), text_report(report, {.verbose = true}),
+                                  html_report(report), junit_report(report)}) {
     CAPTURE(text);
     CHECK(is_valid_utf8(text));
     for (const char* part : {"\x1b", "\x07", "\n# head", "\u202e", "\u009b"})
@@ -67,14 +66,6 @@ TEST_CASE("no text of a file is markup in a report", "[report][shown]") {
   const Report report = hostile_report();
   for (const std::string& text : {html_report(report), junit_report(report)})
     CHECK_FALSE(holds(text, "<script"));
-  // What locates an error stands in a fence, where nothing is markup.
-  Report plain = report;
-  plain.diffs[0].location = {};
-  const std::string markdown = markdown_report(plain);
-  for (const char* part : {"<script", "|</td", "[x]", "`["}) {
-    CAPTURE(part, markdown);
-    CHECK_FALSE(holds(markdown, part));
-  }
 }
 
 TEST_CASE("a long name takes no more than some lines", "[report][shown]") {

@@ -114,7 +114,7 @@ TEST_CASE("every kernel entry equals the definition on every instruction set", "
                shape(256, 1, 128, kNear));
   if (sizes.head_dim == 32) sizes.types = all_types();
   const auto results = require_ok(check_kernels(kernel_tables_here(), sizes));
-  CHECK(results.size() == 12 + sizes.types.size());
+  CHECK(results.size() == 15 + sizes.types.size());
   check_passed(results);
 }
 

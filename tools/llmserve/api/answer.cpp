@@ -126,6 +126,18 @@ static void add_notes(const AnswerRequest& request, HttpHeaders& headers) {
     headers.emplace_back("x-not-enforced", not_enforced_text(request));
 }
 
+/// What was stored once and was computed again, where that took a while.
+static std::string recomputed_note(std::span<const ServedText> texts) {
+  constexpr std::size_t kWorthTelling = 1024;  // tokens
+  std::string note;
+  for (const ServedText& text : texts) {
+    if (text.lost.n_tokens <= kWorthTelling) continue;
+    note += fmt::format("; {} tokens computed again ({})", text.lost.n_tokens,
+                        SequenceState::kGoneNames[static_cast<std::size_t>(text.lost.why)]);
+  }
+  return note;
+}
+
 void Answer::start() {
   exchange_->set_on_gone([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->cancel();
@@ -176,6 +188,7 @@ void Answer::finish() {
     hashes += (hashes.empty() ? "" : ", ") + text.logits_sha256;
   }
   std::string note = fmt::format("{}+{} tokens", writer_->prompt_tokens(), n_tokens);
+  note += recomputed_note(texts_);
   if (!request_->not_enforced.empty()) note += "; not enforced: " + not_enforced_text(*request_);
   exchange_->set_note(std::move(note));
   if (!request_->stream) return write_whole(std::move(hashes));

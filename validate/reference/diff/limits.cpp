@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
 #include <utility>
 
 #include "base/json.h"
+#include "base/json_members.h"
 
 namespace llm {
 namespace {
@@ -26,24 +26,21 @@ bool fits(std::string_view probe, std::string_view label) {
 constexpr std::string_view kFormat = "llmcheck-limits/1";
 
 Result<Limit> parse_rule(const Json& json, std::size_t index) {
-  const auto bad = [&](const char* key, const char* rule) {
-    return malformed(fmt::format("limits[{}] {}", index, key), rule);
-  };
-  if (!json.is_object()) return bad("", "need an object");
-  for (const char* key : {"probe", "metric", "source"}) {
-    const auto found = json.find(key);
-    if (found == json.end() || !found->is_string()) return bad(key, "need a string");
-  }
+  const std::string field = fmt::format("limits[{}]", index);
+  if (!json.is_object()) return malformed_json(field, shown_json(json), "an object");
+  const JsonMembers members(json, field);
   Limit limit;
-  limit.probe = json["probe"].get<std::string>();
-  limit.source = json["source"].get<std::string>();
-  const auto metric = metric_from_name(json["metric"].get<std::string>());
-  if (!metric) return bad("metric", "need nmse, row_nmse, max_abs or cos_loss");
-  limit.metric = *metric;
-  const auto bound = json.find("limit");
-  if (bound == json.end() || !bound->is_number()) return bad("limit", "need a number");
-  limit.bound = bound->get<double>();
-  if (!std::isfinite(limit.bound) || limit.bound < 0) return bad("limit", "need 0 or more");
+  LLM_TRY(limit.probe, members.text("probe"));
+  LLM_TRY(limit.source, members.text("source"));
+  LLM_TRY(const std::string metric, members.text("metric"));
+  const auto* known =
+      std::ranges::find(kNames, metric, &std::pair<Metric, std::string_view>::second);
+  if (known == kNames.end()) {
+    return malformed_json(members.field("metric"), shown_json(metric),
+                          "nmse, row_nmse, max_abs or cos_loss");
+  }
+  limit.metric = known->first;
+  LLM_TRY(limit.bound, members.amount("limit"));
   return limit;
 }
 
@@ -51,12 +48,6 @@ Result<Limit> parse_rule(const Json& json, std::size_t index) {
 
 std::string_view metric_name(Metric metric) {
   return std::ranges::find(kNames, metric, &std::pair<Metric, std::string_view>::first)->second;
-}
-
-std::optional<Metric> metric_from_name(std::string_view name) {
-  const auto* found = std::ranges::find(kNames, name, &std::pair<Metric, std::string_view>::second);
-  if (found == kNames.end()) return std::nullopt;
-  return found->first;
 }
 
 double metric_value(Metric metric, const TapError& error) {
@@ -80,13 +71,10 @@ const Limit* Limits::find(std::string_view label, Metric metric) const {
 }
 
 Result<Limits> parse_limits(std::string_view text) {
-  const Json json = parse_json(text);
-  if (!json.is_object()) return malformed("limits file", "need a JSON object");
-  if (json.value("format", Json()) != kFormat)
-    return malformed("format", fmt::format("need \"{}\"", kFormat));
-  const auto rules = json.find("limits");
-  if (rules == json.end() || !rules->is_array() || rules->empty())
-    return malformed("limits", "need an array with at least one rule");
+  LLM_TRY(const Json json, parse_json_object(text));
+  const JsonMembers members(json, "");
+  LLM_RETURN_IF_ERROR(members.format(kFormat));
+  LLM_TRY(const Json* rules, members.array("limits", std::nullopt));
   std::vector<Limit> out;
   for (std::size_t i = 0; i < rules->size(); ++i) {
     LLM_TRY(Limit limit, parse_rule((*rules)[i], i));

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,7 +20,6 @@ enum class Metric {
 
 /// "nmse", "row_nmse", "max_abs", "cos_loss".
 std::string_view metric_name(Metric metric);
-std::optional<Metric> metric_from_name(std::string_view name);
 double metric_value(Metric metric, const TapError& error);
 
 /// One rule of a limits file.

@@ -60,8 +60,12 @@ std::string tap_label(int layer, std::string_view tap) {
 TapFlow Dump::flow() const {
   std::vector<LayerPartSet> layers(n_layers_);
   for (std::size_t i = 0; i < n_layers_; ++i) {
-    layers[i].add(LayerPart::kAttention);
-    for (const Tap& tap : layer_taps()) layers[i].add(tap.part, has(static_cast<int>(i), tap.name));
+    for (const Tap& tap : layer_taps()) {
+      const bool is_of_parts = std::ranges::count(layer_taps(), tap.name, &Tap::name) > 1;
+      if (!is_of_parts) layers[i].add(tap.part, has(static_cast<int>(i), tap.name));
+    }
+    // A dump need not have taps of the mixer.
+    layers[i].add(LayerPart::kAttention, !layers[i].has(LayerPart::kDeltaNet));
   }
   return TapFlow(std::move(layers));
 }

@@ -68,8 +68,18 @@ std::string suspects(const Tap& tap, const std::string& type) {
       return "position, theta, how dims are paired, or the norm of the heads";
     case TapOp::kAttention:
       return "1/sqrt(d), the causal mask, which KV head a head reads, or rows of the KV cache";
+    case TapOp::kOutputGate:
+      return "the sigmoid, or rows of q and of the gate exchanged";
+    case TapOp::kConvolution:
+      return "the order of the convolution's weights, or what a sequence keeps of earlier rows";
+    case TapOp::kDeltaRule:
+      return "the lengths of q and k, which key head a value head has, beta, what stays, or states";
+    case TapOp::kGatedNorm:
+      return "eps, the norm's weight, or the gate";
     case TapOp::kActivation:
       return "the activation, or gate and up exchanged";
+    case TapOp::kSharedSum:
+      return "the sigmoid of the shared expert's weight, or which two vectors are added";
     case TapOp::kMix:
       return "which experts are chosen, their weights, or the order of the sum";
     case TapOp::kSum:

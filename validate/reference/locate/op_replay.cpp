@@ -144,9 +144,10 @@ Result<std::optional<TapMatrix>> Replay::run(const Dump& inputs, int layer, std:
   const FloatEnvironment contract;
   const Tap& op = *TapFlow(config()).find(layer, tap);
   const bool attends = op.op == TapOp::kAttention;
+  const bool has_state = llm::has_state(op.op);
   std::vector<std::size_t> all(inputs.tokens().size());
   std::iota(all.begin(), all.end(), std::size_t{0});
-  const TokenRows wanted = rows.empty() ? TokenRows(all) : rows;
+  const TokenRows wanted = rows.empty() || has_state ? TokenRows(all) : rows;
   std::vector<TokenId> tokens;
   for (const std::size_t t : wanted) tokens.push_back(inputs.tokens()[t]);
 
@@ -155,21 +156,22 @@ Result<std::optional<TapMatrix>> Replay::run(const Dump& inputs, int layer, std:
   for (std::size_t i = 0; const auto at = input_of(op, layer, config(), i); ++i) {
     LLM_TRY(auto found, engine_order_tap(inputs, at->layer, at->row->name, config()));
     if (!found) return std::optional<TapMatrix>();
-    // Keys and values of every token are attended to.
-    read[i] = attends && i > 0 ? *std::move(found) : select_rows(*std::move(found), rows);
+    // Keys and values of every token are attended to; a state has met every token.
+    const bool is_whole = has_state || (attends && i > 0);
+    read[i] = is_whole ? *std::move(found) : select_rows(*std::move(found), rows);
     in.taps[i] = read[i].values;
   }
   std::optional<SequenceState> cache;
-  if (attends) {
+  if (attends || has_state) {
     const HyperParameters one_layer = config().only(static_cast<std::size_t>(layer));
     LLM_TRY(auto pool, KvPool::create(one_layer, KvGroups::pages_for(all.size()), kv_));
     cache.emplace(std::move(pool));
     LLM_CHECK(cache->reserve(0, all.size()));
-    definition_.store(all, in.taps[1], in.taps[2], *cache, 0);
+    if (attends) definition_.store(all, in.taps[1], in.taps[2], *cache, 0);
     in.cache = &*cache;
   }
-  return std::optional(
-      TapMatrix{wanted.size(), op.width.of(config(), layer), definition_.run(op, layer, in)});
+  TapMatrix out{wanted.size(), op.width.of(config(), layer), definition_.run(op, layer, in)};
+  return std::optional(has_state ? select_rows(std::move(out), rows) : std::move(out));
 }
 
 std::string quantization_fault(ActivationFormat format, std::span<const float> x) {

@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/json_members.h"
 #include "base/sha256.h"
 #include "engine/generate/conversation.h"
 #include "engine/generate/generate.h"
 #include "validate/reference/diff/likelihood.h"
-#include "validate/report/json_members.h"
 
 namespace llm {
 namespace {

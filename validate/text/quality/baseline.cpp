@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "base/json.h"
-#include "validate/report/json_members.h"
+#include "base/json_members.h"
 #include "validate/text/quality/text_windows.h"
 
 namespace llm {

@@ -1,6 +1,7 @@
 #include "validate/text/quality/document_gate.h"
 
 #include <algorithm>
+#include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <numeric>
 
@@ -14,27 +15,6 @@ namespace {
 
 constexpr std::size_t kFirstLook = 32;
 constexpr double kWrongAnswers = 0.025;
-
-/// The z with P(Z > z) = tail for a standard normal Z. @pre 1e-9 < tail < 0.5
-double normal_quantile(double tail) {
-  double low = 0;
-  double high = 6;
-  for (int i = 0; i < 60; ++i) {
-    const double middle = (low + high) / 2;
-    (std::erfc(middle / std::sqrt(2.0)) / 2 > tail ? low : high) = middle;
-  }
-  return low;
-}
-
-/// The same for Student's t with `n` degrees of freedom, to 0.1 % from n = 31 on (Cornish and
-/// Fisher's expansion; Abramowitz and Stegun, 26.7.5).
-double student_quantile(double tail, double n) {
-  const double z = normal_quantile(tail);
-  const double z3 = z * z * z;
-  const double z5 = z3 * z * z;
-  return z + (z3 + z) / (4 * n) + (5 * z5 + 16 * z3 + 3 * z) / (96 * n * n) +
-         (3 * z5 * z * z + 19 * z5 + 17 * z3 - 15 * z) / (384 * n * n * n);
-}
 
 struct Interval {
   double lower;
@@ -54,7 +34,7 @@ Interval mean_interval(std::span<const double> values, double tail) {
     cubes += (v - mean) * (v - mean) * (v - mean);
   }
   const double variance = squares / (n - 1);
-  const double t = student_quantile(tail, n - 1);
+  const double t = quantile(complement(boost::math::students_t(n - 1), tail));
   const double width = t * std::sqrt(variance / n);
   const double shift = variance > 0 ? cubes / n / variance * (1 + 2 * t * t) / (6 * n) : 0;
   return {mean - width + std::min(shift, 0.0), mean + width + std::max(shift, 0.0)};

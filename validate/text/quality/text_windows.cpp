@@ -10,9 +10,6 @@
 namespace llm {
 namespace {
 
-// Tokens evaluated at once: bounds the memory of their logits and never changes them.
-constexpr std::size_t kBatch = 64;
-
 // The window that scores text[begin, begin + n); without a start text[begin - 1] is the first
 // input.
 TextWindow make_window(std::span<const TokenId> text, std::optional<TokenId> start,
@@ -97,53 +94,47 @@ std::size_t count_targets(std::span<const TextWindow> windows) {
   return n;
 }
 
-Status visit_rows(Session& session, std::span<const TextWindow> windows, const RowVisitor& visit,
-                  const Progress& progress, std::size_t step) {
-  const std::size_t n_vocab = session.n_vocab();
+Status visit_row_pairs(Session& a, Session* b, std::span<const TextWindow> windows,
+                       const RowPairVisitor& visit, const Progress& progress, std::size_t step) {
+  const std::size_t n_vocab = a.n_vocab();
+  if (b != nullptr && b->n_vocab() != n_vocab) {
+    return Error{
+        ErrorCode::kUsage, "vocabulary",
+        fmt::format("found {} and {} tokens, need equal vocabularies", n_vocab, b->n_vocab())};
+  }
   const std::size_t total = count_targets(windows);
   std::size_t done = 0;
   for (const TextWindow& window : windows) {
-    session.truncate(0);
+    a.truncate(0);
+    if (b != nullptr) b->truncate(0);
     const std::span inputs = window.inputs;
     for (std::size_t begin = 0; begin < inputs.size(); begin += step) {
-      const std::size_t n = std::min(step, inputs.size() - begin);
-      LLM_TRY(const auto rows, session.evaluate(inputs.subspan(begin, n), LogitRows::kAll));
-      for (std::size_t i = 0; i < n; ++i)
-        visit(rows.subspan(i * n_vocab, n_vocab), window.targets[begin + i]);
-      done += n;
+      const auto some = inputs.subspan(begin, std::min(step, inputs.size() - begin));
+      LLM_TRY(const auto rows_a, a.evaluate(some, LogitRows::kAll));
+      std::span<const float> rows_b;
+      if (b != nullptr) {
+        LLM_TRY(rows_b, b->evaluate(some, LogitRows::kAll));
+      }
+      for (std::size_t i = 0; i < some.size(); ++i) {
+        visit(rows_a.subspan(i * n_vocab, n_vocab),
+              b == nullptr ? rows_b : rows_b.subspan(i * n_vocab, n_vocab),
+              window.targets[begin + i]);
+      }
+      done += some.size();
       if (progress) progress("scoring", done, total);
     }
   }
   return Ok{};
 }
 
-Status visit_row_pairs(Session& a, Session& b, std::span<const TextWindow> windows,
-                       const RowPairVisitor& visit, const Progress& progress) {
-  const std::size_t n_vocab = a.n_vocab();
-  if (b.n_vocab() != n_vocab) {
-    return Error{
-        ErrorCode::kUsage, "vocabulary",
-        fmt::format("found {} and {} tokens, need equal vocabularies", n_vocab, b.n_vocab())};
-  }
-  const std::size_t total = count_targets(windows);
-  std::size_t done = 0;
-  for (const TextWindow& window : windows) {
-    a.truncate(0);
-    b.truncate(0);
-    const std::span inputs = window.inputs;
-    for (std::size_t begin = 0; begin < inputs.size(); begin += kBatch) {
-      const std::size_t n = std::min(kBatch, inputs.size() - begin);
-      LLM_TRY(const auto rows_a, a.evaluate(inputs.subspan(begin, n), LogitRows::kAll));
-      LLM_TRY(const auto rows_b, b.evaluate(inputs.subspan(begin, n), LogitRows::kAll));
-      for (std::size_t i = 0; i < n; ++i) {
-        visit(rows_a.subspan(i * n_vocab, n_vocab), rows_b.subspan(i * n_vocab, n_vocab),
-              window.targets[begin + i]);
-      }
-      done += n;
-      if (progress) progress("scoring", done, total);
-    }
-  }
-  return Ok{};
+Status visit_rows(Session& session, std::span<const TextWindow> windows, const RowVisitor& visit,
+                  const Progress& progress, std::size_t step) {
+  return visit_row_pairs(
+      session, nullptr, windows,
+      [&](std::span<const float> row, std::span<const float>, TokenId target) {
+        visit(row, target);
+      },
+      progress, step);
 }
 
 }  // namespace llm

@@ -65,7 +65,9 @@ using RowPairVisitor =
 /// Errors: the session's; for pairs kUsage when the vocabularies differ in size.
 Status visit_rows(Session& session, std::span<const TextWindow> windows, const RowVisitor& visit,
                   const Progress& progress = {}, std::size_t step = 64);
-Status visit_row_pairs(Session& a, Session& b, std::span<const TextWindow> windows,
-                       const RowPairVisitor& visit, const Progress& progress = {});
+/// @param b  null: its rows are empty
+Status visit_row_pairs(Session& a, Session* b, std::span<const TextWindow> windows,
+                       const RowPairVisitor& visit, const Progress& progress = {},
+                       std::size_t step = 64);
 
 }  // namespace llm

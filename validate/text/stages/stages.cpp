@@ -6,7 +6,10 @@
 #include <array>
 #include <utility>
 
-#include "validate/text/stages/stage_text.h"
+#include "base/shown_text.h"
+#include "engine/generate/generate.h"
+#include "validate/reference/diff/likelihood.h"
+#include "validate/reference/diff/metrics.h"
 
 namespace llm {
 namespace {
@@ -71,19 +74,13 @@ Result<Dump> with_steps(const Dump& dump, const TapFlow& flow,
   return std::move(recorder).finish(dump.meta());
 }
 
-/// What is known of a stage.
-struct Found {
-  std::size_t judged = 0;  ///< answers
-  std::size_t held = 0;    ///< of these, to the reference, and not to the definition alone
-  std::size_t failed = 0;
-  double nearest = 0;  ///< the largest error in units of its limit, of answers with one
-  std::string nearest_words = {};
-  std::string first = {};  ///< the first failure, in words
-
-  void add_failure(std::string words) {
-    ++judged;
-    if (failed++ == 0) first = std::move(words);
-  }
+/// What one comparison says to a stage.
+struct Answer {
+  Stage stage;
+  bool failed;
+  bool held;     ///< to the reference, and not to the definition alone
+  double share;  ///< the error in units of its limit; 0 where there is none
+  std::string words;
 };
 
 std::string figures_of(const LayerDiffRow& row) {
@@ -94,6 +91,19 @@ std::string figures_of(const LayerDiffRow& row) {
       return fmt::format("{} {:.2e}, limit {:.1e}", metric_name(limit.metric), value, limit.bound);
   }
   return fmt::format("nmse {:.2e}", row.error.nmse);
+}
+
+std::string shown_token(const Model& model, TokenId id) {
+  return fmt::format("{} ({})", id, quoted(model.tokenizer().piece_text(id, true)));
+}
+
+Result<std::vector<float>> logits_of(const std::shared_ptr<const Model>& model, ComputeMode mode,
+                                     std::span<const std::int32_t> tokens) {
+  LLM_TRY(const auto in_mode, model->with_compute(mode.compute));
+  LLM_TRY(const auto session, open_sequence(in_mode, {.context = tokens.size(), .kv = mode.kv}));
+  const std::vector<TokenId> ids(tokens.begin(), tokens.end());
+  LLM_TRY(const auto logits, session->evaluate(ids, LogitRows::kAll));
+  return std::vector<float>(logits.begin(), logits.end());
 }
 
 class Stages {
@@ -107,9 +117,15 @@ class Stages {
       const auto n = static_cast<std::int64_t>(reference_.tokens().size());
       LLM_RETURN_IF_ERROR(run_split(model, mode, std::vector<std::int64_t>{0, n}, false));
       if (n > 1) LLM_RETURN_IF_ERROR(run_split(model, mode, {0, 1, 2}, true));
-      if (mode.compute == Compute::kInt8) LLM_RETURN_IF_ERROR(run_logits(model, mode));
+      // A mode whose logits are no numbers is a tap's fault, which has been told.
+      if (mode.compute != Compute::kInt8) continue;
+      if (const Status status = run_logits(model, mode);
+          !status.ok() && status.error().code != ErrorCode::kNonFinite)
+        return status.error();
     }
-    LLM_RETURN_IF_ERROR(run_text());
+    const Status text = run_text();
+    if (!text.ok() && text.error().code != ErrorCode::kNonFinite) return text.error();
+    if (!text.ok()) add_failure(Stage::kText, text.error().message);
     return finish();
   }
 
@@ -141,32 +157,22 @@ class Stages {
     return row.layer == 0 ? Stage::kFirstLayer : Stage::kAllLayers;
   }
 
+  void add_failure(Stage stage, std::string words) {
+    answers_.push_back({stage, true, true, 0, std::move(words)});
+  }
+
   void add(Stage stage, const DiffSection& section, const LayerDiffRow& row) {
-    Found& found = found_[index_of(stage)];
-    const std::string label = fmt::format("{} {}", section.name, tap_label(row.layer, row.tap));
-    switch (row.verdict) {
-      case TapVerdict::kFail:
-      case TapVerdict::kMissing: {
-        std::string words = fmt::format("{}: {}", label, figures_of(row));
-        for (const Finding& f : section.location.findings) {
-          if (f.layer == row.layer && f.tap == row.tap) words += fmt::format("; {}", f.op);
-        }
-        found.add_failure(std::move(words));
-        break;
-      }
-      case TapVerdict::kPass:
-        ++found.judged;
-        if (!section.name.ends_with("-bits")) ++found.held;
-        for (const Limit& limit : row.limits) {
-          const double share = metric_value(limit.metric, row.error) / limit.bound;
-          if (!(share > found.nearest)) continue;
-          found.nearest = share;
-          found.nearest_words = fmt::format("{}: {}", label, figures_of(row));
-        }
-        break;
-      case TapVerdict::kShown:
-      case TapVerdict::kAbsent:
-        break;
+    std::string words =
+        fmt::format("{} {}: {}", section.name, tap_label(row.layer, row.tap), figures_of(row));
+    if (row.fails()) {
+      for (const Finding& f : section.location.findings)
+        if (f.layer == row.layer && f.tap == row.tap) words += "; " + f.op;
+      add_failure(stage, std::move(words));
+    } else if (row.verdict == TapVerdict::kPass) {
+      double share = 0;
+      for (const Limit& limit : row.limits)
+        share = std::max(share, metric_value(limit.metric, row.error) / limit.bound);
+      answers_.push_back({stage, false, !section.name.ends_with("-bits"), share, std::move(words)});
     }
   }
 
@@ -174,55 +180,74 @@ class Stages {
   /// hyper-parameters.
   void add_whole(Stage stage, const DiffSection& section) {
     for (const std::string& problem : section.diff.problems)
-      found_[index_of(stage)].add_failure(fmt::format("{}: {}", section.name, problem));
+      add_failure(stage, fmt::format("{}: {}", section.name, problem));
     for (const std::string& remark : section.diff.remarks) {
       if (remarks_.find(remark) == std::string::npos) remarks_ += "; " + remark;
     }
     for (const std::string& text : section.location.preflight)
-      found_[index_of(Stage::kFirstLayer)].add_failure(fmt::format("preflight: {}", text));
+      add_failure(Stage::kFirstLayer, "preflight: " + text);
   }
 
-  /// Logits of int8, whose cost check_layers() shows and does not judge.
+  /// Logits of a mode that rounds activations, whose cost check_layers() shows and does not judge.
+  /// What int8 costs this model is known from itself: logits that are further than ten times that
+  /// from the reference's are not of this model, but of one scale, one-hot, or of other tokens.
   Status run_logits(const std::shared_ptr<const Model>& model, ComputeMode mode) {
-    auto logits = check_logits(model, mode, reference_);
-    if (!logits.ok() && logits.error().code == ErrorCode::kNonFinite) return Ok{};  // a tap's fault
-    if (!logits.ok()) return std::move(logits).error();
-    if (!*logits) return Ok{};
-    if (options_.modes[0].compute == Compute::kInt8) noise_ = (*logits)->noise;
-    const double share = (*logits)->error / (*logits)->limit;
-    std::string words =
-        fmt::format("int8 logits: nmse {:.2e}, limit {:.1e}", (*logits)->error, (*logits)->limit);
-    Found& found = found_[index_of(Stage::kLogits)];
-    if (!(share <= 1)) {
-      found.add_failure(std::move(words));
-      return Ok{};
-    }
-    ++found.judged;
-    ++found.held;
-    if (share > found.nearest) {
-      found.nearest = share;
-      found.nearest_words = std::move(words);
-    }
+    constexpr double kUnits = 10;
+    // Of a model whose weights take no codes: what rounding to f32 and to f16 may do.
+    constexpr double kLeastLimit = 1e-6;
+    if (!reference_.has(kOutside, "logits")) return Ok{};
+    LLM_TRY(const TapMatrix expected, reference_.tap(kOutside, "logits"));
+    LLM_TRY(const auto rounded, logits_of(model, mode, reference_.tokens()));
+    LLM_TRY(const auto exact, logits_of(model, {Compute::kF32, KvType::kF32}, reference_.tokens()));
+    if (rounded.size() != expected.values.size()) return Ok{};
+    const double error = nmse(rounded, expected.values);
+    const double limit = std::max(kLeastLimit, kUnits * nmse(rounded, exact));
+    if (options_.modes[0].compute == Compute::kInt8) noise_ = max_abs_difference(rounded, exact);
+    answers_.push_back({Stage::kLogits, !(error <= limit), true, error / limit,
+                        fmt::format("int8 logits: nmse {:.2e}, limit {:.1e}", error, limit)});
     return Ok{};
   }
 
+  /// Generates after the reference's prompt as llmrun does with --temp 0. Where the choices differ
+  /// although the reference's logits of both are within twice the noise, they are a tie, and what
+  /// follows is not compared.
   Status run_text() {
+    LLM_TRY(const auto greedy, greedy_text(reference_));
+    if (!greedy) return Ok{};
+    const std::vector<TokenId>& expected = greedy->tokens;
     const ComputeMode mode = options_.modes[0];
     LLM_TRY(const auto model, load_(mode.compute));
-    auto text = check_text(model, mode.kv, reference_, noise_);
-    Found& found = found_[index_of(Stage::kText)];
-    if (!text.ok() && text.error().code == ErrorCode::kNonFinite) {
-      found.add_failure(text.error().message);
-      return Ok{};
+    LLM_TRY(
+        const auto session,
+        open_sequence(model, {.context = greedy->prompt.size() + expected.size(), .kv = mode.kv}));
+    GenerateOptions options;
+    options.sampler.temperature = 0;
+    options.max_tokens = expected.size();
+    LLM_TRY(const GenerateResult result, generate(*session, greedy->prompt, options));
+    const std::vector<TokenId>& chosen = result.ids;
+    const auto agreed =
+        static_cast<std::size_t>(std::ranges::mismatch(chosen, expected).in1 - chosen.begin());
+    std::string words = fmt::format("{} of {} tokens after {} of the reference's", agreed,
+                                    expected.size(), greedy->prompt.size());
+    bool passed = agreed == expected.size();
+    if (!passed && agreed == chosen.size()) {
+      const auto& ends = model->tokenizer().spec().end_of_generation;
+      passed = result.stop_reason == StopReason::kEos &&
+               std::ranges::find(ends, expected[agreed]) != ends.end();
+      words += passed ? ", which end the text"
+                      : fmt::format(", then the text ended; the reference has {}",
+                                    shown_token(*model, expected[agreed]));
+    } else if (!passed) {
+      LLM_TRY(const TapMatrix logits, reference_.tap(kOutside, "logits"));
+      const auto row = logits.row(greedy->prompt.size() + agreed - 1);
+      const double gap = static_cast<double>(row[static_cast<std::size_t>(expected[agreed])]) -
+                         static_cast<double>(row[static_cast<std::size_t>(chosen[agreed])]);
+      passed = gap <= 2 * noise_;
+      words += fmt::format(
+          "; then {}, the reference {}, {} {:.4g} apart", shown_token(*model, chosen[agreed]),
+          shown_token(*model, expected[agreed]), passed ? "a tie," : "their logits", gap);
     }
-    if (!text.ok()) return std::move(text).error();
-    if (!*text) return Ok{};
-    text_ = (*text)->words;
-    ++found.judged;
-    ++found.held;
-    if ((*text)->passed) return Ok{};
-    ++found.failed;
-    found.first = text_;
+    answers_.push_back({Stage::kText, !passed, true, 0, std::move(words)});
     return Ok{};
   }
 
@@ -234,33 +259,46 @@ class Stages {
                  .rows = {}};
     std::optional<std::size_t> first;
     for (std::size_t i = 0; i < kStages; ++i) {
-      const Found& found = found_[i];
+      std::vector<const Answer*> all;
+      std::vector<const Answer*> failed;
+      const Answer* nearest = nullptr;
+      bool held = false;
+      for (const Answer& answer : answers_) {
+        if (index_of(answer.stage) != i) continue;
+        all.push_back(&answer);
+        held = held || answer.held;
+        if (answer.failed)
+          failed.push_back(&answer);
+        else if (nearest == nullptr || answer.share > nearest->share)
+          nearest = &answer;
+      }
       const std::string name = fmt::format("stage {}, {}", i + 1, kWords[i].name);
-      if (found.held + found.failed == 0) {
+      if (!held) {
         out.not_covered.push_back(name + ": the reference has nothing to judge it by");
         continue;
       }
-      CheckResult check{name, found.failed == 0, {}, first.has_value()};
+      const bool has_share = nearest != nullptr && nearest->share > 0;
+      CheckResult check{name, failed.empty(), {}, first.has_value()};
       if (check.passed && i == index_of(Stage::kText)) {
-        check.detail = text_;
+        check.detail = nearest->words;
       } else if (check.passed) {
-        check.detail = fmt::format("{} right{}{}", found.judged,
-                                   found.nearest_words.empty() ? "" : "; nearest to its limit ",
-                                   found.nearest_words);
+        check.detail =
+            fmt::format("{} right{}{}", all.size(), has_share ? "; nearest to its limit " : "",
+                        has_share ? nearest->words : "");
       } else if (first) {
-        check.detail = fmt::format("may follow from stage {}; {}", *first + 1, found.first);
+        check.detail = fmt::format("may follow from stage {}; {}", *first + 1, failed[0]->words);
       } else {
         check.detail = fmt::format(
-            "{}{}{}; look at: {}", found.first,
-            found.failed > 1 ? fmt::format(" (and {} more)", found.failed - 1) : std::string(),
+            "{}{}{}; look at: {}", failed[0]->words,
+            failed.size() > 1 ? fmt::format(" (and {} more)", failed.size() - 1) : std::string(),
             remarks_, kWords[i].hint);
         first = i;
       }
       out.table.rows.push_back(
           {{std::string(kWords[i].name)},
-           Figure::count(found.judged),
-           Figure::count(found.failed),
-           found.nearest > 0 ? Figure::number(found.nearest, 2) : Figure{"-"},
+           Figure::count(all.size()),
+           Figure::count(failed.size()),
+           has_share ? Figure::number(nearest->share, 2) : Figure{"-"},
            {check.undecided && !check.passed ? "FOLLOWS"
                                              : std::string(verdict_name(check.verdict()))}});
       out.checks.push_back(std::move(check));
@@ -278,15 +316,29 @@ class Stages {
   const LoadMode& load_;
   const Dump& reference_;
   const StagesOptions& options_;
-  std::array<Found, kStages> found_;
+  std::vector<Answer> answers_;
   std::string remarks_;  ///< what else is known of the reference, each after "; "
-  std::string text_;     ///< what the greedy run gave, in words
   double noise_ = 0;     ///< the largest difference of a logit from the reference's
 };
 
 }  // namespace
 
 std::string_view stage_hint(Stage stage) { return kWords[index_of(stage)].hint; }
+
+Result<std::optional<GreedyText>> greedy_text(const Dump& reference) {
+  if (!reference.has(kOutside, "logits")) return std::optional<GreedyText>();
+  LLM_TRY(const TapMatrix logits, reference.tap(kOutside, "logits"));
+  const std::span<const std::int32_t> tokens = reference.tokens();
+  const auto choice = [&](std::size_t row) {
+    return static_cast<TokenId>(top_token(logits.row(row)));
+  };
+  std::size_t begin = tokens.size();
+  while (begin > 1 && choice(begin - 2) == tokens[begin - 1]) --begin;
+  const auto middle = tokens.begin() + static_cast<std::ptrdiff_t>(begin);
+  GreedyText out{{tokens.begin(), middle}, {middle, tokens.end()}};
+  out.tokens.push_back(choice(tokens.size() - 1));
+  return std::optional(std::move(out));
+}
 
 Result<StagesOutcome> check_stages(const LoadMode& load, const Dump& reference,
                                    const StagesOptions& options) {

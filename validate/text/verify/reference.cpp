@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/json.h"
-#include "validate/report/json_members.h"
+#include "base/json_members.h"
 
 namespace llm {
 namespace {

@@ -1,9 +1,9 @@
-#include "validate/report/json_members.h"
+#include "base/json_members.h"
 
 #include <fmt/core.h>
 
+#include <cmath>
 #include <cstdint>
-#include <limits>
 #include <utility>
 
 #include "base/json.h"
@@ -31,23 +31,22 @@ std::string shown_json(const Json& value) {
   return text;
 }
 
-Result<Json> parse_json_object(std::string_view text) {
+Result<Json> parse_json_object(std::string_view text, const std::string& field) {
   Json json = parse_json(text);
   if (json.is_discarded())
-    return malformed_json("JSON", "none, or more than one value", "one object");
-  if (!json.is_object()) return malformed_json("JSON", shown_json(json), "an object");
+    return malformed_json(field, "none, or more than one value", "one object");
+  if (!json.is_object()) return malformed_json(field, shown_json(json), "an object");
   return json;
 }
 
-Result<std::vector<TokenId>> token_ids(const Json& array, const std::string& field) {
-  std::vector<TokenId> ids;
+Result<std::vector<std::int32_t>> token_ids(const Json& array, const std::string& field) {
+  std::vector<std::int32_t> ids;
   for (const Json& value : array) {
-    const bool fits = value.is_number_unsigned() &&
-                      value.get<std::uint64_t>() <= std::numeric_limits<TokenId>::max();
+    const bool fits = value.is_number_unsigned() && value.get<std::uint64_t>() <= INT32_MAX;
     if (!fits)
       return malformed_json(fmt::format("{}[{}]", field, ids.size()), shown_json(value),
                             "a token id");
-    ids.push_back(value.get<TokenId>());
+    ids.push_back(value.get<std::int32_t>());
   }
   return ids;
 }
@@ -85,6 +84,12 @@ Result<std::size_t> JsonMembers::count(const char* key, std::size_t lowest,
   return value->get<std::size_t>();
 }
 
+Result<double> JsonMembers::number(const char* key) const {
+  LLM_TRY(const Json* value, member(key, "a number"));
+  if (value->is_number() && std::isfinite(value->get<double>())) return value->get<double>();
+  return malformed_json(field(key), shown_json(*value), "a number");
+}
+
 Result<double> JsonMembers::amount(const char* key) const {
   constexpr const char* kRule = "a number that is 0 or more";
   LLM_TRY(const Json* value, member(key, kRule));
@@ -116,8 +121,8 @@ Status JsonMembers::format(std::string_view wanted) const {
   return malformed_json(field("format"), shown_json(found), fmt::format("\"{}\"", wanted));
 }
 
-Result<std::vector<TokenId>> JsonMembers::ids(const char* key,
-                                              std::optional<std::size_t> size) const {
+Result<std::vector<std::int32_t>> JsonMembers::ids(const char* key,
+                                                   std::optional<std::size_t> size) const {
   LLM_TRY(const Json* values, array(key, size));
   return token_ids(*values, field(key));
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,7 +9,6 @@
 
 #include "base/json.h"
 #include "base/result.h"
-#include "tokenizer/vocab_spec.h"
 
 namespace llm {
 
@@ -18,10 +18,10 @@ namespace llm {
 Error malformed_json(std::string field, const std::string& found, const std::string& rule);
 /// A value for such an error: short, structures by their kind.
 std::string shown_json(const Json& value);
-/// A text that is one JSON object.
-Result<Json> parse_json_object(std::string_view text);
-/// Ids, each a number that a TokenId can hold. @pre array.is_array()
-Result<std::vector<TokenId>> token_ids(const Json& array, const std::string& field);
+/// A text that is one JSON object. @param field  names it in errors
+Result<Json> parse_json_object(std::string_view text, const std::string& field = "JSON");
+/// Ids, each a number that a TokenId (tokenizer/vocab_spec.h) can hold. @pre array.is_array()
+Result<std::vector<std::int32_t>> token_ids(const Json& array, const std::string& field);
 
 /// The members of one JSON object, each wanted of a kind.
 class JsonMembers {
@@ -36,6 +36,8 @@ class JsonMembers {
   /// 64 lower-case hex digits.
   Result<std::string> sha256(const char* key) const;
   Result<std::size_t> count(const char* key, std::size_t lowest, std::size_t highest) const;
+  /// A finite number.
+  Result<double> number(const char* key) const;
   /// A finite number that is 0 or more.
   Result<double> amount(const char* key) const;
   Result<bool> boolean(const char* key) const;
@@ -45,7 +47,7 @@ class JsonMembers {
   /// "format", which must be this one.
   Status format(std::string_view wanted) const;
   /// An array of token ids of that size, or any but an empty one.
-  Result<std::vector<TokenId>> ids(const char* key, std::optional<std::size_t> size) const;
+  Result<std::vector<std::int32_t>> ids(const char* key, std::optional<std::size_t> size) const;
   /// An array of that size, or any but an empty one.
   Result<const Json*> array(const char* key, std::optional<std::size_t> size) const;
   static Status check_array(const Json& value, const std::string& field,

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "engine/forward/delta_state.h"
+
+namespace llm::reference {
+
+/// Gated DeltaNet in plain loops: the definition (docs/numerics.md, "Gated DeltaNet") that every
+/// fast path equals bit for bit. All work on one token.
+
+/// One channel: silu of the fma chain over inputs, oldest first.
+float convolve(std::span<const float> inputs, std::span<const float> weights);
+
+/// The convolution of a token; `state` then has the token's row as the last.
+/// @param x        (channels), before the convolution
+/// @param weights  (channels, conv_width)
+/// @param y        (channels), overwritten
+void convolve(const DeltaNetSpec& spec, std::span<const float> x, std::span<const float> weights,
+              const DeltaState& state, std::span<float> y);
+
+/// x of length 1, times `factor`.
+void unit_length(std::span<float> x, float factor);
+
+/// What a query is multiplied by, beside its length.
+float query_factor(const DeltaNetSpec& spec);
+
+/// A token through a column of a head's state, (k_dim) elements `stride` floats apart. @return o
+/// @param q, k  (k_dim), of their lengths
+float delta_rule(std::span<const float> q, std::span<const float> k, float v, float decay,
+                 float beta, float* state, std::size_t stride);
+
+/// A token through the states of all heads.
+/// @param x          (channels), after the convolution
+/// @param a, b       (n_v_heads), products with ssm_alpha and ssm_beta
+/// @param dt, slope  (n_v_heads), ssm_dt and ssm_a
+/// @param o          (n_v_heads * v_dim), overwritten
+void delta_rule(const DeltaNetSpec& spec, std::span<const float> x, std::span<const float> a,
+                std::span<const float> b, std::span<const float> dt, std::span<const float> slope,
+                const DeltaState& state, std::span<float> o);
+
+}  // namespace llm::reference
