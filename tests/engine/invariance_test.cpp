@@ -45,9 +45,9 @@ Ids token_ids(std::size_t n, std::size_t n_vocab) {
   return ids;
 }
 
-/// Every path against the reference: all ISAs with 3 threads, the best one with {1, 2, 3, 7}, passes
-/// of fewer tokens than a call has, and without the cache; the best ISA's 3 threads also in splits
-/// of {1, 2, 7, 32}. (Each wait of a team of more threads than there are free CPUs takes
+/// Every path against the reference: all ISAs with 3 threads, the best one with {1, 2, 3, 7},
+/// passes of fewer tokens than a call has, and without the cache; the best ISA's 3 threads also in
+/// splits of {1, 2, 7, 32}. (Each wait of a team of more threads than there are free CPUs takes
 /// milliseconds.)
 void require_invariance(const std::string& path, std::size_t n_tokens, KvType kv, Compute compute) {
   const auto model = load(path, {.compute = compute, .threads = 3});

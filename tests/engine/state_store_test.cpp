@@ -342,7 +342,6 @@ TEST_CASE("store: random schedules of servers, edits, restarts, damage and evict
   run_schedules(effort(20, 6));
 }
 
-// tests/serving/cache_schedules.py runs it.
 TEST_CASE("store: 1,000 random schedules", "[.long]") { run_schedules(1000); }
 
 }  // namespace llm::test

@@ -120,9 +120,10 @@ void add_engine_options(OptionTable& table, RunArguments& a) {
   table.flag("no-cache", &a.no_cache,
              "recompute every position for each token (slow, same output)");
   table
-      .file("cache-dir", "DIR", &a.cache_dir,
-            "keep the KV cache in DIR, and reuse what DIR has of a prompt's beginning; any number of "
-            "processes may share it")
+      .file(
+          "cache-dir", "DIR", &a.cache_dir,
+          "keep the KV cache in DIR, and reuse what DIR has of a prompt's beginning; any number of "
+          "processes may share it")
       .shown_default("none; with --session its file's name with .kv");
   table.integer("cache-size", "GIB", &a.cache_size, 1, 1 << 20,
                 "most that --cache-dir holds; the least recently used is deleted first");
