@@ -3,6 +3,9 @@
 
 #include "engine/state_store.h"
 
+#include <sys/resource.h>
+
+#include <csignal>
 #include <filesystem>
 
 #include "engine/executor.h"
@@ -106,6 +109,26 @@ void damage(const std::string& path, std::size_t at) {
   file.put(static_cast<char>(byte ^ 4));
 }
 
+/// While it lives, files take 4 KiB, so that writes fail as on a full disk.
+class FullDisk {
+ public:
+  FullDisk() : signal_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit small = {4096, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &small);
+  }
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+  ~FullDisk() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, signal_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*signal_)(int);
+};
+
 struct Shape {
   const char* architecture;
   std::size_t n_layers;
@@ -121,6 +144,7 @@ void run_schedules(int n_schedules) {
   std::size_t n_loaded = 0;
   std::size_t n_refused = 0;
   std::size_t n_evicted = 0;
+  std::size_t n_dropped = 0;
   for (int schedule = 0; schedule < n_schedules; ++schedule) {
     const Shape& shape = kShapes[static_cast<std::size_t>(schedule) % std::size(kShapes)];
     const KvType kv = draw(3) == 0 ? KvType::kQ8 : KvType::kF16;
@@ -170,7 +194,10 @@ void run_schedules(int n_schedules) {
               some_text(draw(draw(4) == 0 ? 300 : 40), static_cast<unsigned>(random()));
           text.insert(text.end(), more.begin(), more.end());
           if (text.size() > kContext) text.resize(kContext);
+          std::optional<FullDisk> full;
+          if (draw(6) == 0) full.emplace();
           const auto answer = server.ask(text);
+          if (full) server.store->flush();
           REQUIRE(same_bits(answer.row, alone(model, text, kv)));
           n_loaded += answer.n_loaded;
           texts.push_back(std::move(text));
@@ -181,12 +208,14 @@ void run_schedules(int n_schedules) {
       server.store->flush();
       n_refused += server.store->figures().refused;
       n_evicted += server.store->figures().evicted;
+      n_dropped += server.store->figures().dropped;
       server.stop();
     }
   }
   REQUIRE(n_loaded > 1000);
   REQUIRE(n_refused > 0);
   REQUIRE(n_evicted > 0);
+  REQUIRE(n_dropped > 0);
 }
 
 }  // namespace
