@@ -72,8 +72,9 @@ def sharp(state: State, rng: torch.Generator) -> None:
     trained(state, rng)
     # Scores of normed heads are as large as the norm's weights, whatever the projections are.
     added = 1.0 if _matching(state, "pre_feedforward_layernorm|conv1d") else 0.0  # Gemma and Qwen3.5 compute with 1 + weight
+    apart = 6.0 if _matching(state, "conv1d") else 4.0  # Qwen3.5 rotates a quarter of a head, so positions alone tell less
     for value in _matching(state, "[qk]_norm"):
-        value.add_(added).mul_(4.0).sub_(added)
+        value.add_(added).mul_(apart).sub_(added)
     if not _matching(state, "[qk]_norm"):
         for value in _matching(state, "[qk]_proj.weight"):
             value.mul_(4.0)

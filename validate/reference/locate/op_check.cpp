@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "validate/reference/locate/delta_noise.h"
 #include "validate/reference/locate/ideal_ops.h"
 
 namespace llm {
@@ -45,6 +46,10 @@ Status set_limits(const Replay& replay, const Dump& inputs, int layer, const Tap
     for (std::size_t i = 0; i < output.actual.rows; ++i)
       noise.push_back(rope_limit(rows.empty() ? i : rows[i]));
     allow(noise, "f32 arithmetic, angles in f32", output);
+  }
+  if (tap.op == TapOp::kDeltaRule) {
+    LLM_TRY(const auto noise, delta_noise(replay, inputs, layer, tap, rows, output.expected));
+    if (noise) allow(*noise, "f32 arithmetic of terms that cancel", output);
   }
   if (tap.op != TapOp::kProduct) return Ok{};
   const auto from = input_of(tap, layer, replay.config());
