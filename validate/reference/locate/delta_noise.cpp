@@ -44,14 +44,12 @@ Result<std::optional<std::vector<double>>> delta_noise(const Replay& replay, con
   std::array<TapMatrix, 3> in;
   for (std::size_t i = 0; i < in.size(); ++i) {
     const auto from = input_of(tap, layer, replay.config(), i);
-    LLM_TRY(auto values,
-            engine_order_tap(inputs, from->layer, from->row->name, replay.config()));
+    LLM_TRY(auto values, engine_order_tap(inputs, from->layer, from->row->name, replay.config()));
     if (!values) return std::optional<std::vector<double>>();
     in[i] = *std::move(values);
   }
   const auto& [x, b, a] = in;
-  const DeltaNetSpec& spec =
-      *replay.config().layers[static_cast<std::size_t>(layer)].delta_net();
+  const DeltaNetSpec& spec = *replay.config().layers[static_cast<std::size_t>(layer)].delta_net();
   const auto dt = replay.definition().vector(tap.bias, layer);
   const auto slope = replay.definition().vector(tap.weight, layer);
   const double roundings = static_cast<double>(spec.k_dim) / contract::kLanes + kOfState;
