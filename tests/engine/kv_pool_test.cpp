@@ -214,6 +214,21 @@ TEST_CASE("a shared page is copied before it is written", "[kv]") {
   REQUIRE(pool->pages_in_use() == 3);
 }
 
+TEST_CASE("sequences that go on from one partly filled page each have their own", "[kv]") {
+  const auto pool = pool_of(4);
+  const auto tokens = text(100);
+  SequenceState a(pool);
+  fill(a, 0, 100);
+  a.publish(tokens, SequenceState::Publish::kAll);
+  SequenceState b(pool);
+  REQUIRE(b.adopt(tokens, 0) == 100);
+  fill(b, 100, 110, 0.5F);
+  fill(a, 100, 110);
+  REQUIRE(holds(a, 0, 110));
+  REQUIRE(holds(b, 0, 100));
+  REQUIRE(holds(b, 100, 110, 0.5F));
+}
+
 TEST_CASE("a published page that is written again stays findable where there is room for a copy",
           "[kv]") {
   const std::size_t n_pages = GENERATE(1, 2);
