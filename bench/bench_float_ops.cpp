@@ -5,8 +5,8 @@
 #include <functional>
 
 #include "bench/kernel_bench.h"
-#include "engine/forward/kv_row.h"
 #include "engine/model/precision.h"
+#include "engine/state/kv_row.h"
 #include "quant/kernels/kernel_table.h"
 
 namespace llm {

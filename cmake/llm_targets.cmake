@@ -33,7 +33,7 @@ if(LLM_SANITIZE)
   target_link_options(llm_flags INTERFACE -fsanitize=address,undefined)
 endif()
 
-# Several sources of a target are compiled as one, so that their headers are read once. Not where tests/faults puts functions
+# Several sources of a target are compiled as one, so that their headers are read once. Not where tests/fault_injection puts functions
 # between the units of a library.
 option(LLM_UNITY "Compile sources of a library or program together" ON)
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 24)

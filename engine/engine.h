@@ -10,4 +10,4 @@
 #include "engine/executor.h"
 #include "engine/model/model.h"
 #include "engine/session.h"
-#include "engine/state_store.h"
+#include "engine/state/state_store.h"

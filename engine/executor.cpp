@@ -10,7 +10,7 @@
 #include "base/float_environment.h"
 #include "base/thread_team.h"
 #include "engine/forward/nonfinite_finder.h"
-#include "quant/contract/contract.h"
+#include "quant/numerics/contract.h"
 
 namespace llm {
 namespace {

@@ -12,10 +12,10 @@
 #include "base/result.h"
 #include "engine/forward/forward.h"
 #include "engine/forward/reference/forward.h"
-#include "engine/forward/sequence_state.h"
 #include "engine/model/model.h"
 #include "engine/session.h"
-#include "engine/state_store.h"
+#include "engine/state/sequence_state.h"
+#include "engine/state/state_store.h"
 
 namespace llm {
 

@@ -53,7 +53,7 @@ struct LocalAnswer::State {
   std::mutex mutex;  // guards what follows
   std::condition_variable changed;
   std::deque<std::string> parts;
-  std::vector<ServedText> texts;
+  std::vector<GenerationOutput> texts;
   std::size_t n_left;
   std::optional<Error> error;
 };
@@ -61,20 +61,20 @@ struct LocalAnswer::State {
 LocalAnswer::LocalAnswer(std::shared_ptr<LocalModel> model, AnswerRequest request)
     : model_(std::move(model)), state_(std::make_shared<State>(model_, std::move(request))) {}
 
-std::vector<TextJob> LocalAnswer::jobs() {
-  std::vector<TextJob> jobs;
+std::vector<GenerationJob> LocalAnswer::jobs() {
+  std::vector<GenerationJob> jobs;
   for (std::size_t i = 0; i < state_->request.n_choices(); ++i) {
     const auto add = [](State& state, std::string part) {
       if (!part.empty()) state.parts.push_back(std::move(part));
     };
-    TextJob job{.request = state_->request.choice(i, model_->served()), .on_event = {}};
+    GenerationJob job{.request = state_->request.choice(i, model_->served()), .on_event = {}};
     job.on_event = [state = state_, i, add](const GenerateEvent& event) {
       state->update([&] {
         const TextEvent kept(event);
         add(*state, state->request.stream ? state->writer->growth(i, kept) : kept.text);
       });
     };
-    job.on_end = [state = state_, i, add](const Result<ServedText>& text) {
+    job.on_end = [state = state_, i, add](const Result<GenerationOutput>& text) {
       state->update([&] {
         if (!text.ok()) {
           state->error = text.error();
@@ -132,7 +132,7 @@ std::string LocalAnswer::whole() const { return state_->writer->whole(state_->te
 
 std::vector<std::string> LocalAnswer::logits_sha256() const {
   std::vector<std::string> hashes;
-  for (const ServedText& text : state_->texts) hashes.push_back(text.logits_sha256);
+  for (const GenerationOutput& text : state_->texts) hashes.push_back(text.logits_sha256);
   return hashes;
 }
 

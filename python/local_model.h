@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/batching/generation_service.h"
 #include "engine/engine.h"
-#include "engine/serve/text_service.h"
 #include "tools/llmserve/api/answer_json.h"
 #include "tools/llmserve/api/answer_request.h"
 #include "tools/llmserve/api/served_model.h"
@@ -52,7 +52,7 @@ class LocalModel : public std::enable_shared_from_this<LocalModel> {
   friend class LocalAnswer;
   LocalModel(std::string path, Lease lease) : path_(std::move(path)), lease_(std::move(lease)) {}
 
-  TextService& service() const { return *lease_->service; }
+  GenerationService& service() const { return *lease_->service; }
 
   std::string path_;
   Lease lease_;
@@ -87,7 +87,7 @@ class LocalAnswer {
   friend class LocalModel;
   struct State;
 
-  std::vector<TextJob> jobs();
+  std::vector<GenerationJob> jobs();
 
   std::shared_ptr<LocalModel> model_;
   std::shared_ptr<State> state_;  ///< shared with the service's thread

@@ -20,7 +20,7 @@
 #include "tools/llmserve/api/prompts.h"
 #include "validate/reference/dump/dump.h"
 #include "validate/reference/gates/layer_check.h"
-#include "validate/self/self_check.h"
+#include "validate/selftest/self_check.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

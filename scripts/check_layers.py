@@ -14,8 +14,8 @@ import sys
 STANDS_ON = {
     "base": [],
     "cmake": ["base"],  # a program that CMake asks
-    "quant/contract": ["base"],
-    "quant/formats": ["quant/contract"],
+    "quant/numerics": ["base"],
+    "quant/formats": ["quant/numerics"],
     "quant/formats/reference": ["quant/formats"],
     "quant/formats/quantize": ["quant/formats"],
     "quant/kernels/simd": ["quant/formats"],
@@ -23,42 +23,43 @@ STANDS_ON = {
     "tokenizer": ["base"],
     "engine/gguf": ["quant/formats"],
     "engine/model": ["engine/gguf", "quant/kernels", "tokenizer"],
-    "engine/forward": ["engine/model"],
+    "engine/state": ["engine/model"],
+    "engine/forward": ["engine/state"],
     "engine/forward/reference": ["engine/forward", "quant/formats/reference"],
     "engine": ["engine/forward/reference"],
     "engine/sampler": ["quant/kernels", "tokenizer"],
     # The one folder that knows xgrammar.
     "engine/grammar": ["tokenizer"],
     "engine/chat": ["base"],
-    "engine/generate": ["engine", "engine/chat", "engine/sampler", "engine/grammar"],
-    "engine/serve": ["engine/generate"],
+    "engine/generation": ["engine", "engine/chat", "engine/sampler", "engine/grammar"],
+    "engine/batching": ["engine/generation"],
     "validate/reference": ["engine"],
     "validate/report": ["validate/reference"],
-    "validate/self": ["validate/report", "engine/generate"],
-    "validate/text": ["validate/self"],
-    "validate/doctor": ["engine/generate"],
-    "validate/receipt": ["validate/report", "engine/generate"],
-    "validate/judge": ["validate/report", "engine/generate"],
+    "validate/selftest": ["validate/report", "engine/generation"],
+    "validate/outputs": ["validate/selftest"],
+    "validate/gguf_lint": ["engine/generation"],
+    "validate/provenance": ["validate/report", "engine/generation"],
+    "validate/remote_server": ["validate/report", "engine/generation"],
     "bench": ["engine", "quant/formats/quantize"],
     "tools/common": ["engine/model", "engine/sampler"],
     # Models of the Hugging Face hub.
     "tools/hub": ["tools/common"],
-    "tools/llmgguf": ["tools/common", "validate/doctor"],
+    "tools/llmgguf": ["tools/common", "validate/gguf_lint"],
     "tools/llmquant": ["tools/common", "engine/model", "quant/formats/quantize"],
     # The scheduler with arrivals, lengths and a clock, real or virtual.
-    "tools/llmload": ["tools/hub", "engine/sampler", "engine/serve"],
-    "tools/llmrun": ["tools/hub", "engine/generate", "validate/receipt"],
+    "tools/llmload": ["tools/hub", "engine/sampler", "engine/batching"],
+    "tools/llmrun": ["tools/hub", "engine/generation", "validate/provenance"],
     "tools/llmserve/http": ["base"],
-    "tools/llmserve/conversations": ["engine/generate", "tools/common"],
-    "tools/llmserve/api": ["tools/llmserve/http", "tools/llmserve/conversations", "tools/hub", "engine/serve", "validate/receipt"],
+    "tools/llmserve/conversations": ["engine/generation", "tools/common"],
+    "tools/llmserve/api": ["tools/llmserve/http", "tools/llmserve/conversations", "tools/hub", "engine/batching", "validate/provenance"],
     "tools/llmserve/models": ["tools/llmserve/api"],
     "tools/llmserve": ["tools/llmserve/models"],
     # The package for Python has llmserve's requests and answers.
-    "python": ["tools/llmserve", "validate/self"],
+    "python": ["tools/llmserve", "validate/selftest"],
     "tools/llmtok": ["tools/hub", "engine/model"],
     # The comparison with reference token ids is llmcheck --tokenizer as well.
-    "tools/llmcheck": ["tools/hub", "tools/llmtok", "validate/text", "validate/receipt",
-                       "validate/judge"],
+    "tools/llmcheck": ["tools/hub", "tools/llmtok", "validate/outputs", "validate/provenance",
+                       "validate/remote_server"],
     # A synthetic model's tensors get their types from llmquant's recipes.
     "tools/llmsynth": ["tools/llmquant"],
     # Measures synthetic models, and relates its figures to the machine's peaks.
@@ -72,8 +73,8 @@ INTERNAL = {
 }
 # The definitions are for those that prove or replay: everybody else uses the fast paths.
 SEEN_BY = {
-    "quant/formats/reference": ["engine/forward/reference", "validate/self"],
-    "engine/forward/reference": ["engine", "validate/receipt", "validate/reference", "validate/self"],
+    "quant/formats/reference": ["engine/forward/reference", "validate/selftest"],
+    "engine/forward/reference": ["engine", "validate/provenance", "validate/reference", "validate/selftest"],
 }
 # A folder in one of these is a part of it, which all of it may include.
 ROOMS = "validate/"

@@ -4,7 +4,7 @@
     scripts/check_libm.py [BUILD_DIR]        (default: build/release)
 
 Each C library has its own cos, exp and pow, and none need round to the nearest. Logits, draws and quantized weights use those of
-quant/contract/ instead; of libm they may use what is exact by definition: sqrt, fma, floor, ceil, ldexp and their like.
+quant/numerics/ instead; of libm they may use what is exact by definition: sqrt, fma, floor, ceil, ldexp and their like.
 """
 
 import pathlib
@@ -30,7 +30,7 @@ def main() -> int:
         print(f"check_libm: error: {error}", file=sys.stderr)
         return 2
     for path, match in found.items():
-        print(f"{path.relative_to(build_dir)}: {match[2]} of the C library; see quant/contract/f64_functions.h", file=sys.stderr)
+        print(f"{path.relative_to(build_dir)}: {match[2]} of the C library; see quant/numerics/f64_functions.h", file=sys.stderr)
     if not found:
         print(f"{len(objects)} objects of quant/ and engine/ use no function that the C library rounds as it likes")
     return 1 if found else 0

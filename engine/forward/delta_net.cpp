@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "quant/contract/delta_net.h"
+#include "quant/numerics/delta_net.h"
 
 namespace llm {
 

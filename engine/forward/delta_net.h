@@ -3,8 +3,8 @@
 #include <span>
 #include <vector>
 
-#include "engine/forward/delta_state.h"
 #include "engine/forward/pass.h"
+#include "engine/state/delta_state.h"
 
 namespace llm {
 

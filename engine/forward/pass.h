@@ -12,9 +12,9 @@
 #include "base/thread_team.h"
 #include "engine/forward/probe.h"
 #include "engine/forward/profile.h"
-#include "engine/forward/sequence_state.h"
 #include "engine/forward/team_size.h"
 #include "engine/model/model.h"
+#include "engine/state/sequence_state.h"
 #include "quant/kernels/matmul.h"
 #include "tokenizer/vocab_spec.h"
 

@@ -4,12 +4,12 @@
 #include <span>
 #include <string_view>
 
-#include "engine/model/in_every_layer.h"
+#include "engine/model/layer_table.h"
 
 namespace llm {
 
-/// Receives the activations of a forward pass, the taps of kTaps (engine/forward/taps.h). The
-/// engine knows validation only through this interface.
+/// Receives the activations of a forward pass, the taps of kTaps
+/// (engine/forward/activation_points.h). The engine knows validation only through this interface.
 class ProbeSink {
  public:
   static constexpr int kGlobal = kOutsideLayers;  ///< the layer of a tap outside the layers

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstddef>
 
-#include "quant/contract/arithmetic.h"
+#include "quant/numerics/arithmetic.h"
 
 namespace llm {
 namespace {

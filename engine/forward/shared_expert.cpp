@@ -1,6 +1,6 @@
 #include "engine/forward/shared_expert.h"
 
-#include "quant/contract/activation.h"
+#include "quant/numerics/activation.h"
 
 namespace llm {
 

@@ -61,12 +61,12 @@ struct CallTags {
     std::string end;        ///< as begin; may be empty
     std::string head = {};  ///< as end; between begin and the document
     ArgumentForm form = {};
-    struct Opening {
+    struct AuditProof {
       std::string begin;
       std::string head = {};
       bool is_first = false;  ///< of free text with `others`: at its beginning alone
     };
-    std::vector<Opening> more = {};  ///< what may stand in place of begin and head
+    std::vector<AuditProof> more = {};  ///< what may stand in place of begin and head
   };
   std::vector<Tag> tags;
   /// Text may stand before, between and after any number of calls, none included. Else the text is

@@ -107,7 +107,7 @@ Result<Ebnf> tags_ebnf(std::string_view text, const Tokenizer& tokenizer) {
       return below(fmt::format("/tags/{}/schema", i), std::move(document)).error();
     const std::string behind = rules.rule(
         fmt::format("{} {}", *document, Marker(tag.end, tokenizer, control, used).expression(0)));
-    std::vector<CallTags::Tag::Opening> openings = tag.more;
+    std::vector<CallTags::Tag::AuditProof> openings = tag.more;
     openings.push_back({tag.begin, tag.head});
     for (const auto& [begin, head, is_first] : openings) {
       const Marker marker(begin, tokenizer, control, used);

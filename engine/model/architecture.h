@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 #include "engine/gguf/gguf_file.h"
-#include "quant/contract/activation.h"
+#include "quant/numerics/activation.h"
 
 namespace llm {
 

@@ -12,7 +12,7 @@
 #include "engine/model/rope.h"
 #include "engine/model/tensor_name.h"
 #include "engine/model/tensor_roles.h"
-#include "quant/contract/contract.h"
+#include "quant/numerics/contract.h"
 
 namespace llm {
 namespace {

@@ -5,7 +5,7 @@
 #include <variant>
 #include <vector>
 
-#include "quant/contract/activation.h"
+#include "quant/numerics/activation.h"
 
 namespace llm {
 

@@ -14,8 +14,8 @@
 #include "base/thread_team.h"
 #include "base/xxh3.h"
 #include "engine/model/weight_store.h"
-#include "quant/contract/contract.h"
 #include "quant/kernels/packed_matrix.h"
+#include "quant/numerics/contract.h"
 
 namespace llm {
 namespace {

@@ -5,7 +5,7 @@
 #include <numbers>
 
 #include "base/check.h"
-#include "quant/contract/f64_functions.h"
+#include "quant/numerics/f64_functions.h"
 
 namespace llm {
 

@@ -20,7 +20,7 @@ void apply_yarn(RopeSpec& spec, double original_context, bool rounds);
 ///   angle(p, i) = p * ((f / scale) * r + f * (1 - r)) / divisor[i],  f = theta^(-2i / dims)
 ///
 /// where r is YaRN's ramp, 1 without. Angles, cosines and sines are f64, by
-/// quant/contract/f64_functions.h; each cosine and sine, times the magnitude, is rounded to f32
+/// quant/numerics/f64_functions.h; each cosine and sine, times the magnitude, is rounded to f32
 /// once. Beyond contract::kMaxAngle both are NaN.
 class Rope {
  public:

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/model/in_every_layer.h"
+#include "engine/model/layer_table.h"
 
 namespace llm {
 

@@ -11,7 +11,7 @@
 #include "base/aligned_buffer.h"
 #include "engine/model/architecture.h"
 #include "engine/model/hyper_parameters.h"
-#include "engine/model/in_every_layer.h"
+#include "engine/model/layer_table.h"
 #include "engine/model/model_tensors.h"
 #include "engine/model/tensor_name.h"
 #include "engine/model/weights.h"

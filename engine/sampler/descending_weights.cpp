@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/sampler/row_sample.h"
-#include "quant/contract/contract.h"
+#include "quant/numerics/contract.h"
 
 namespace llm {
 namespace {

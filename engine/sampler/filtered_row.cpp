@@ -9,8 +9,8 @@
 
 #include "base/cpu_features.h"
 #include "engine/sampler/row_sample.h"
-#include "quant/contract/f64_functions.h"
 #include "quant/kernels/kernel_table.h"
+#include "quant/numerics/f64_functions.h"
 
 namespace llm {
 namespace {

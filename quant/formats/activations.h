@@ -5,9 +5,9 @@
 #include <span>
 
 #include "base/check.h"
-#include "quant/contract/contract.h"
 #include "quant/formats/block_formats.h"
 #include "quant/formats/block_traits.h"
+#include "quant/numerics/contract.h"
 
 namespace llm {
 

@@ -3,8 +3,8 @@
 // Gated DeltaNet on 16 lanes: the convolution, the lengths of heads, and the state. Part of an ISA
 // unit. Each equals the loops of engine/forward/reference/delta_net.cpp.
 
-#include "quant/contract/delta_net.h"
 #include "quant/kernels/float_ops.h"
+#include "quant/numerics/delta_net.h"
 
 namespace {
 

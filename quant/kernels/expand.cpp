@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "quant/contract/contract.h"
 #include "quant/formats/block_visit.h"
 #include "quant/formats/codes.h"
+#include "quant/numerics/contract.h"
 
 namespace llm {
 namespace {

@@ -4,9 +4,9 @@
 // of an ISA unit. Each equals the loops of quant/formats/activations.cpp and
 // engine/forward/reference.
 
-#include "quant/contract/arithmetic.h"
 #include "quant/kernels/int_dot.h"
 #include "quant/kernels/kernel_table.h"
+#include "quant/numerics/arithmetic.h"
 
 namespace {
 

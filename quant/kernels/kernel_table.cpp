@@ -1,6 +1,6 @@
 #include "quant/kernels/kernel_table.h"
 
-#include "quant/contract/contract.h"
+#include "quant/numerics/contract.h"
 
 namespace llm {
 

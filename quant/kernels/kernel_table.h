@@ -4,10 +4,10 @@
 #include <cstdint>
 
 #include "base/cpu_features.h"
-#include "quant/contract/activation.h"
-#include "quant/contract/contract.h"
 #include "quant/formats/block_traits.h"
 #include "quant/kernels/kv_layout.h"
+#include "quant/numerics/activation.h"
+#include "quant/numerics/contract.h"
 
 namespace llm {
 

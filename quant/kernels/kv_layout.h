@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "quant/contract/contract.h"
+#include "quant/numerics/contract.h"
 
 namespace llm {
 

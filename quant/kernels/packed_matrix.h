@@ -7,9 +7,9 @@
 
 #include "base/checked_size.h"
 #include "base/result.h"
-#include "quant/contract/contract.h"
 #include "quant/formats/block_traits.h"
 #include "quant/kernels/packed_layout.h"
+#include "quant/numerics/contract.h"
 
 namespace llm {
 

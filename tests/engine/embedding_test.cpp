@@ -1,6 +1,7 @@
-// Embeddings from a TextService: each is that of the text alone, and of docs/numerics.md's words.
+// Embeddings from a GenerationService: each is that of the text alone, and of docs/numerics.md's
+// words.
 
-#include "engine/generate/embedding.h"
+#include "engine/generation/embedding.h"
 
 #include <future>
 
@@ -13,8 +14,8 @@ namespace {
 
 constexpr std::size_t kContext = 1024;
 
-TextRequest embedding_request(Ids prompt, EmbeddingOptions options) {
-  TextRequest request{.prompt = std::move(prompt), .options = {}};
+GenerationRequest embedding_request(Ids prompt, EmbeddingOptions options) {
+  GenerationRequest request{.prompt = std::move(prompt), .options = {}};
   request.options.max_tokens = 0;
   request.embedding = options;
   return request;
@@ -49,12 +50,13 @@ std::vector<float> by_words(const std::shared_ptr<const Model>& model, const Ids
 }
 
 /// Submits all of them at once.
-std::vector<ServedText> serve(TextService& service, const std::vector<TextRequest>& requests) {
+std::vector<GenerationOutput> serve(GenerationService& service,
+                                    const std::vector<GenerationRequest>& requests) {
   std::vector<Listener> listeners(requests.size());
-  std::vector<TextJob> jobs;
+  std::vector<GenerationJob> jobs;
   for (std::size_t i = 0; i < requests.size(); ++i) jobs.push_back(listeners[i].job(requests[i]));
   submit(service, std::move(jobs));
-  std::vector<ServedText> texts;
+  std::vector<GenerationOutput> texts;
   for (Listener& listener : listeners) texts.push_back(require_ok(listener.wait()));
   return texts;
 }
@@ -63,7 +65,7 @@ std::vector<ServedText> serve(TextService& service, const std::vector<TextReques
 
 TEST_CASE("embeddings among texts are those of each text alone, and disturb none", "[serve]") {
   const auto model = embedded(2);
-  std::vector<TextRequest> requests;
+  std::vector<GenerationRequest> requests;
   for (std::size_t i = 0; i < effort<std::size_t>(30, 9); ++i) {
     const Ids prompt =
         random_ids(i % 4 == 0 ? 240 + i : 1 + 7 * i % 40, static_cast<std::uint32_t>(50 + i % 9));
@@ -76,8 +78,8 @@ TEST_CASE("embeddings among texts are those of each text alone, and disturb none
     requests.push_back(text_request(prompt, 25, i));
     requests.back().hash_logits = true;
   }
-  std::vector<ServedText> alone;
-  for (const TextRequest& request : requests)
+  std::vector<GenerationOutput> alone;
+  for (const GenerationRequest& request : requests)
     alone.push_back(serve(*start(model, {.context = kContext, .kv_pages = 60}), {request})[0]);
   for (const std::size_t kv_pages : {60, 4}) {
     for (const std::size_t step_tokens : {32, 512}) {
@@ -105,7 +107,7 @@ TEST_CASE("embeddings among texts are those of each text alone, and disturb none
 
 TEST_CASE("an embedding that loses its pages on the way has every row once", "[serve]") {
   const auto model = embedded();
-  const TextRequest older = text_request(random_ids(250, 1), 270);  // takes two of its pages
+  const GenerationRequest older = text_request(random_ids(250, 1), 270);  // takes two of its pages
   const Ids ids = random_ids(700, 2);
   for (const Pooling pooling : {Pooling::kMean, Pooling::kLast}) {
     const auto service = start(
@@ -123,7 +125,7 @@ TEST_CASE("only the last row may begin where another text has been", "[serve]") 
   const Ids ids = random_ids(600, 3);
   for (const Pooling pooling : {Pooling::kMean, Pooling::kLast}) {
     const auto service = start(model, {.step_tokens = 64, .context = kContext, .kv_pages = 60});
-    const TextRequest request = embedding_request(ids, {.pooling = pooling});
+    const GenerationRequest request = embedding_request(ids, {.pooling = pooling});
     const auto texts = serve(*service, {request, request});
     CHECK(same_bits(texts[0].embedding, by_words(model, ids, {.pooling = pooling})));
     CHECK(same_bits(texts[1].embedding, texts[0].embedding));

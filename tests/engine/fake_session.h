@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/generate/generate.h"
+#include "engine/generation/generate.h"
 #include "engine/session.h"
 #include "tests/support/test.h"
 

@@ -2,7 +2,7 @@
 // (tests/golden/README.md).
 
 #include "base/sha256.h"
-#include "engine/generate/chat_style.h"
+#include "engine/generation/chat_style.h"
 #include "tests/support/json.h"
 #include "tests/support/test.h"
 #include "tests/tokenizer/vocab_files.h"

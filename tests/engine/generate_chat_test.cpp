@@ -1,4 +1,4 @@
-#include "engine/generate/chat_style.h"
+#include "engine/generation/chat_style.h"
 #include "tests/support/test.h"
 #include "tests/tokenizer/vocab_builder.h"
 

@@ -1,4 +1,4 @@
-#include "engine/generate/conversation.h"
+#include "engine/generation/conversation.h"
 #include "tests/engine/fake_session.h"
 #include "tests/support/test.h"
 #include "tests/tokenizer/vocab_builder.h"

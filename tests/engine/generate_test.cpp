@@ -1,7 +1,7 @@
-#include "engine/generate/generate.h"
+#include "engine/generation/generate.h"
 
-#include "engine/generate/logits_hash.h"
-#include "engine/generate/stop_matcher.h"
+#include "engine/generation/logits_hash.h"
+#include "engine/generation/stop_matcher.h"
 #include "tests/engine/fake_session.h"
 #include "tests/support/test.h"
 #include "tests/tokenizer/vocab_builder.h"

@@ -2,9 +2,9 @@
 // the model draws under them.
 
 #include "base/json.h"
-#include "engine/generate/generate.h"
-#include "engine/generate/growing_text.h"
-#include "engine/generate/ngram_proposer.h"
+#include "engine/generation/generate.h"
+#include "engine/generation/generation_state.h"
+#include "engine/generation/ngram_proposer.h"
 #include "tests/engine/grammar_support.h"
 
 namespace llm::test {
@@ -116,7 +116,7 @@ TEST_CASE("a draw under a grammar has the probabilities of the tokens that it al
   GenerateOptions options;
   options.grammar = compile(GrammarKind::kRegex, "[abc]");
   const GenerateSink nobody;
-  GrowingText text(vocabulary(), options, nobody);
+  GenerationState text(vocabulary(), options, nobody);
   std::vector<float> row(vocabulary().size(), -20.0F);
   const std::array<std::pair<char, float>, 4> logits = {{{'a', 1}, {'b', 0}, {'c', -1}, {'x', 1}}};
   for (const auto& [c, logit] : logits) row[static_cast<std::size_t>(byte_token(c))] = logit;

@@ -1,7 +1,7 @@
 // Pages of keys and values: what is stored is read back, shared pages are never written, and every
 // page finds its way back.
 
-#include "engine/forward/sequence_state.h"
+#include "engine/state/sequence_state.h"
 #include "quant/formats/activations.h"
 #include "quant/formats/half.h"
 #include "tests/support/test.h"

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "base/float_environment.h"
-#include "quant/contract/arithmetic.h"
-#include "quant/contract/f64_functions.h"
+#include "quant/numerics/arithmetic.h"
+#include "quant/numerics/f64_functions.h"
 
 namespace llm {
 namespace {

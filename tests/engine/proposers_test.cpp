@@ -1,7 +1,7 @@
 // What is proposed.
 
-#include "engine/generate/draft_proposer.h"
-#include "engine/generate/ngram_proposer.h"
+#include "engine/generation/draft_proposer.h"
+#include "engine/generation/ngram_proposer.h"
 #include "tests/engine/fake_session.h"
 #include "tests/support/test.h"
 #include "tests/tokenizer/vocab_builder.h"

@@ -10,7 +10,7 @@
 #include <limits>
 #include <utility>
 
-#include "quant/contract/arithmetic.h"
+#include "quant/numerics/arithmetic.h"
 #include "tests/engine/naive_sampler.h"
 
 namespace llm {

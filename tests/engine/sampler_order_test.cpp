@@ -4,8 +4,8 @@
 #include "base/cpu_features.h"
 #include "engine/sampler/descending_weights.h"
 #include "engine/sampler/sampler.h"
-#include "quant/contract/arithmetic.h"
 #include "quant/kernels/kernel_table.h"
+#include "quant/numerics/arithmetic.h"
 #include "tests/engine/sampler_cases.h"
 #include "tests/support/test.h"
 

@@ -1,9 +1,9 @@
 // The scheduler by itself: what it promises in every step of random workloads, and small cases by
 // hand. No model, no clock.
 
-#include "engine/serve/scheduler.h"
+#include "engine/batching/scheduler.h"
 
-#include "engine/forward/kv_groups.h"
+#include "engine/state/kv_groups.h"
 #include "tests/support/test.h"
 
 namespace llm {

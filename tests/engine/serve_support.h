@@ -2,7 +2,7 @@
 
 #include <future>
 
-#include "engine/serve/text_service.h"
+#include "engine/batching/generation_service.h"
 #include "tests/support/embedded_model.h"
 #include "tests/support/test.h"
 
@@ -11,18 +11,18 @@ namespace llm::test {
 using Ids = std::vector<TokenId>;
 
 /// A service on an executor of its own, for texts of options.context tokens.
-inline std::unique_ptr<TextService> start(const std::shared_ptr<const Model>& model,
-                                          const SchedulerOptions& options,
-                                          const TextService::Speculate& speculate = {}) {
+inline std::unique_ptr<GenerationService> start(
+    const std::shared_ptr<const Model>& model, const SchedulerOptions& options,
+    const GenerationService::Speculate& speculate = {}) {
   auto executor = require_ok(Executor::create(
       model,
       {.context = options.context, .batch = options.step_tokens, .kv_pages = options.kv_pages}));
-  return require_ok(TextService::start(executor, options, speculate));
+  return require_ok(GenerationService::start(executor, options, speculate));
 }
 
 /// A text of n_new tokens, whatever they are.
-inline TextRequest text_request(Ids prompt, std::size_t n_new, std::uint64_t seed = 0) {
-  TextRequest request{.prompt = std::move(prompt), .options = {}};
+inline GenerationRequest text_request(Ids prompt, std::size_t n_new, std::uint64_t seed = 0) {
+  GenerationRequest request{.prompt = std::move(prompt), .options = {}};
   request.options.max_tokens = n_new;
   request.options.ignore_eos = true;
   request.options.sampler.seed = seed;
@@ -32,18 +32,18 @@ inline TextRequest text_request(Ids prompt, std::size_t n_new, std::uint64_t see
 /// A text under way.
 struct Listener {
   std::string events;  ///< joined
-  std::promise<Result<ServedText>> end;
+  std::promise<Result<GenerationOutput>> end;
 
-  TextJob job(TextRequest request) {
+  GenerationJob job(GenerationRequest request) {
     return {.request = std::move(request),
             .on_event = [this](const GenerateEvent& event) { events += event.text; },
-            .on_end = [this](const Result<ServedText>& text) { end.set_value(text); }};
+            .on_end = [this](const Result<GenerationOutput>& text) { end.set_value(text); }};
   }
-  Result<ServedText> wait() { return end.get_future().get(); }
+  Result<GenerationOutput> wait() { return end.get_future().get(); }
 };
 
 /// Submits texts at once, which must be accepted. @return the number of the first
-inline RequestId submit(TextService& service, std::vector<TextJob> jobs) {
+inline RequestId submit(GenerationService& service, std::vector<GenerationJob> jobs) {
   const auto submission = service.submit(std::move(jobs));
   REQUIRE(submission.admission == Admission::kAccepted);
   return submission.first;

@@ -1,6 +1,6 @@
 // How much is proposed, on machines and texts that are given. No test looks at a clock.
 
-#include "engine/generate/speculation_policy.h"
+#include "engine/generation/speculation_policy.h"
 
 #include "tests/support/test.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/generate/generate.h"
+#include "engine/generation/generate.h"
 #include "tests/support/test.h"
 
 namespace llm::test {

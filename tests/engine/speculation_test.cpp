@@ -1,9 +1,9 @@
 // Text with speculation is text without it: tokens, logits, log probabilities, events, reasons and
 // the session's state, whatever is proposed.
 
-#include "engine/generate/speculation.h"
+#include "engine/generation/speculation.h"
 
-#include "engine/generate/draft_proposer.h"
+#include "engine/generation/draft_proposer.h"
 #include "tests/engine/fake_session.h"
 #include "tests/engine/speculation_support.h"
 #include "tests/support/embedded_model.h"

@@ -1,7 +1,7 @@
 // Keys, values and states on disk: what is read back has the bits of computation, whatever happens
 // to the files; nothing of another model, type of cache, compute or scope is used.
 
-#include "engine/state_store.h"
+#include "engine/state/state_store.h"
 
 #include <sys/resource.h>
 

@@ -61,11 +61,11 @@ class Trace {
         require_ok(StateStore::open({.directory = folder_.path("kv"), .most_bytes = UINT64_MAX}));
     const SchedulerOptions options{.step_tokens = 256, .context = kContext, .kv_pages = 400};
     service_ = require_ok(
-        TextService::start(require_ok(Executor::create(model_, {.context = kContext,
-                                                                .batch = options.step_tokens,
-                                                                .kv_pages = options.kv_pages,
-                                                                .store = store})),
-                           options));
+        GenerationService::start(require_ok(Executor::create(model_, {.context = kContext,
+                                                                      .batch = options.step_tokens,
+                                                                      .kv_pages = options.kv_pages,
+                                                                      .store = store})),
+                                 options));
   }
 
   /// One turn: `n` tokens are appended and answered by n_reply, whose logits are those of a run
@@ -73,11 +73,11 @@ class Trace {
   void turn(Talk& talk, std::size_t n, std::size_t n_reply = 12, std::size_t n_kept = SIZE_MAX) {
     talk.add(n);
     const Ids prompt = talk.prompt();
-    TextRequest request = text_request(prompt, n_reply, prompt.size());
+    GenerationRequest request = text_request(prompt, n_reply, prompt.size());
     request.hash_drawn = true;
     Listener listener;
     submit(*service_, {listener.job(request)});
-    const ServedText text = require_ok(listener.wait());
+    const GenerationOutput text = require_ok(listener.wait());
     Ids all = prompt;
     all.insert(all.end(), text.result.ids.begin(), text.result.ids.end());
     require_alone(all, prompt.size(), text.drawn_logits_sha256);
@@ -122,7 +122,7 @@ class Trace {
   }
 
   std::shared_ptr<const Model> model_;
-  std::unique_ptr<TextService> service_;
+  std::unique_ptr<GenerationService> service_;
   std::unique_ptr<Sequence> alone_;
   std::vector<Ids> sent_;  ///< with their replies
   std::size_t n_new_ = 0;  ///< tokens behind the longest start that was sent before

@@ -1,8 +1,8 @@
 // Keys and values behind sliding windows are given back, and no bit depends on it: texts of several
 // windows and pages against one that was evaluated in one pass, which gives back nothing.
 
-#include "engine/generate/speculation_policy.h"
-#include "engine/serve/step_runner.h"
+#include "engine/batching/batch_runner.h"
+#include "engine/generation/speculation_policy.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 
@@ -241,7 +241,7 @@ TEST_CASE("windows: texts at once, preempted, sharing prefixes, are those alone"
       CAPTURE(family.architecture, share_prefix);
       auto executor = require_ok(Executor::create(
           windows.model, {.context = context, .batch = 64, .kv_pages = options.kv_pages}));
-      StepRunner runner(executor, {.share_prefix = share_prefix});
+      BatchRunner runner(executor, {.share_prefix = share_prefix});
       Scheduler scheduler = require_ok(Scheduler::create(options));
       std::vector<Ids> tokens = prompts;
       std::vector<Rows> rows(prompts.size());

@@ -1,7 +1,7 @@
 // All that loading does with a file's template: how it converses, how it writes calls, and a
 // conversation's ids.
 
-#include "engine/generate/chat_style.h"
+#include "engine/generation/chat_style.h"
 #include "tests/fuzz/tiny_model.h"
 #include "tools/llmserve/api/prompts.h"
 

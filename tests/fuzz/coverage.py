@@ -34,9 +34,9 @@ AREAS = {
                  "tools/llmserve/api/prompts.cpp", "tools/llmserve/api/request_", "tools/llmserve/api/structure_fields.cpp", "base/json.cpp"],
     "replies": ["engine/chat/reply_parser.cpp", "engine/chat/call_reader.cpp", "engine/chat/reply_format.cpp"],
     "NPZ and dumps": ["validate/reference/npz/", "validate/reference/dump/dump.cpp", "validate/reference/dump/dump_meta.cpp"],
-    "state file": ["engine/state_file.cpp"],
+    "state file": ["engine/state/state_file.cpp"],
     "session": ["tools/llmrun/session_file.cpp"],
-    "receipts": ["validate/receipt/read_receipt.cpp", "validate/receipt/receipt_log.cpp", "base/json_members.cpp"],
+    "receipts": ["validate/provenance/read_receipt.cpp", "validate/provenance/receipt_log.cpp", "base/json_members.cpp"],
     "HTTP head": ["tools/llmserve/http/http_head.cpp", "tools/llmserve/http/http_reader.cpp", "tools/llmserve/access_control.cpp"],
 }
 

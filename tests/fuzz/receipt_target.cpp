@@ -1,8 +1,8 @@
 // Receipts, and logs of them: what is read is written so that it is read the same.
 
 #include "tests/fuzz/fuzz.h"
-#include "validate/receipt/receipt.h"
-#include "validate/receipt/receipt_log.h"
+#include "validate/provenance/receipt.h"
+#include "validate/provenance/receipt_log.h"
 
 LLM_FUZZ(input) {
   using namespace llm;

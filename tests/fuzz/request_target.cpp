@@ -1,6 +1,6 @@
 // Bodies of requests, each path's, from their bytes to what is generated of them.
 
-#include "engine/serve/text_service.h"
+#include "engine/batching/generation_service.h"
 #include "tests/fuzz/tiny_model.h"
 #include "tools/llmserve/api/answer_request.h"
 #include "tools/llmserve/api/embeddings.h"

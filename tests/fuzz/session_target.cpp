@@ -1,6 +1,6 @@
 // A chat's session.
 
-#include "engine/generate/conversation.h"
+#include "engine/generation/conversation.h"
 #include "tests/fuzz/tiny_model.h"
 #include "tools/llmrun/session_file.h"
 

@@ -1,6 +1,6 @@
 // Heads of files of the cache: what stands before a right hash is still not believed.
 
-#include "engine/state_file.h"
+#include "engine/state/state_file.h"
 #include "tests/fuzz/fuzz.h"
 
 LLM_FUZZ(input) {

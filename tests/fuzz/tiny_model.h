@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "engine/engine.h"
-#include "engine/generate/chat_style.h"
+#include "engine/generation/chat_style.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace llm::fuzz {

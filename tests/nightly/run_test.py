@@ -85,7 +85,7 @@ class VerdictTest(Tree):
         (folder / "w.gguf").write_bytes(b"words")
         sha = files.sha256(folder)
         folder.parent.rename(words / sha)
-        script = self.root / "tests/real/vocabularies.py"
+        script = self.root / "tests/public_models/vocabularies.py"
         package = {"package": "p", "version": "1", "file": "p.whl", "sha256": sha, "members": ["*"]}
         model = manifest.Model("w", "w", packages=[package], folder="words", size=5, sha256=sha)
         self.manifest.models = [model]
@@ -106,7 +106,7 @@ class VerdictTest(Tree):
         self.manifest.model("a").references["real"] = {"path": "root/tests/golden/real/a"}
         text = "import sys; print(*sys.argv[3:]); print('FAIL greedy texts'); sys.exit({})"
         for code, verdict in ((0, PASS), (1, FAIL), (2, ERROR)):
-            files.write_atomically(self.root / "tests/real/check.py", text.format(code))
+            files.write_atomically(self.root / "tests/public_models/check.py", text.format(code))
             _, record = self.run_once(checks=["real"], models=self.manifest.models[:2])
             self.assertEqual([(r.name, r.verdict) for r in record.results], [("a real", verdict)])
             self.assertIn(record.results[0].message[:12], ("", "greedy texts", "could not ru"))

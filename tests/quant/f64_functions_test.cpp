@@ -1,4 +1,4 @@
-#include "quant/contract/f64_functions.h"
+#include "quant/numerics/f64_functions.h"
 
 #include "tests/quant/quant_testing.h"
 

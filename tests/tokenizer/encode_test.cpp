@@ -1,5 +1,5 @@
 // The rules of merging, of special tokens and of decoding are held against SentencePiece's own ids
-// (llama_vocab_test.cpp) and against plain loops (tests/validate/self). Here is
+// (llama_vocab_test.cpp) and against plain loops (tests/validate/selftest). Here is
 // what neither has: sizes, moves, spellings given twice, vocabularies that cannot work.
 
 #include "tests/support/test.h"

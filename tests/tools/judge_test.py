@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests/real"), str(ROOT / "tests/serving"), str(Path(__file__).parent)]
+sys.path[:0] = [str(ROOT / "tests/public_models"), str(ROOT / "tests/serving"), str(Path(__file__).parent)]
 
 from doctor import Gguf  # noqa: E402
 from judge_proxy import Answers, Listening, Proxy, cut_front, drop_temperature, inject_system  # noqa: E402

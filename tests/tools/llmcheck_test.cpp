@@ -1,6 +1,6 @@
 // llmcheck as a user runs it: exit codes, words and files.
 
-#include "engine/forward/taps.h"
+#include "engine/forward/activation_points.h"
 #include "tests/support/nonfinite_models.h"
 #include "tests/tools/llmcheck_process.h"
 #include "validate/reference/npz/npz.h"

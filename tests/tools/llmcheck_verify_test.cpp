@@ -7,7 +7,7 @@
 namespace llm::test {
 namespace {
 
-const std::string kReferences = LLM_SOURCE_DIR "/validate/text/verify/";
+const std::string kReferences = LLM_SOURCE_DIR "/validate/outputs/verify/";
 const std::string kF16Reference = kReferences + "fable-3m-f16.json";
 const std::string kQ4Reference = kReferences + "fable-3m-q4_k_m.json";
 

@@ -256,7 +256,7 @@ TEST_CASE("a reply that ends in the beginning of a mark is one part", "[llmserve
   request.reply.format.think_begin = "<think>";
   request.reply.format.think_end = "</think>";
   request.prompts.resize(1);
-  ServedText text;
+  GenerationOutput text;
   text.result.text = "a <thi";
   const Json answer = parse_json(AnswerWriter::create(served, request)->whole({&text, 1}));
   CHECK(answer["content"] == Json::array({{{"type", "text"}, {"text", "a <thi"}}}));

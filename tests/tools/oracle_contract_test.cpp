@@ -9,7 +9,7 @@
 #include "tests/tools/tool_test.h"
 #include "validate/reference/diff/metrics.h"
 #include "validate/reference/dump/dump.h"
-#include "validate/reference/locate/op_replay.h"
+#include "validate/reference/fault_localization/op_replay.h"
 #include "validate/reference/npz/npz.h"
 
 namespace llm::test {

@@ -7,7 +7,7 @@
 #include "engine/model/model_file.h"
 #include "tests/support/test.h"
 #include "tests/validate/doctor_faults.h"
-#include "validate/doctor/doctor.h"
+#include "validate/gguf_lint/doctor.h"
 
 namespace llm::test {
 namespace {

@@ -1,7 +1,8 @@
 // Every fault of docs/doctor.md, planted into small files: named by the right check where it is,
-// and mended where metadata can mend it. tests/real/doctor.py does the same with real files.
+// and mended where metadata can mend it. tests/public_models/doctor.py does the same with real
+// files.
 
-#include "validate/doctor/doctor.h"
+#include "validate/gguf_lint/doctor.h"
 
 #include "engine/model/model_file.h"
 #include "tests/support/json.h"

@@ -22,7 +22,7 @@
 
 #include "base/atomic_file.h"
 #include "base/shown_text.h"
-#include "tools/common/foreign_options.h"
+#include "tools/common/compat_options.h"
 #include "tools/common/log.h"
 #include "tools/common/option_pages.h"
 #include "tools/common/signals.h"

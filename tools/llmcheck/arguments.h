@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "engine/model/precision.h"
 #include "tools/common/options.h"
-#include "validate/receipt/opening.h"
+#include "validate/provenance/audit_proof.h"
 
 namespace llm {
 

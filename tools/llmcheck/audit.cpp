@@ -1,7 +1,7 @@
 // The parts of llmcheck that commit a receipt to its rows, open some, and check those that were
 // opened.
 
-#include "validate/receipt/audit.h"
+#include "validate/provenance/audit.h"
 
 #include <fmt/core.h>
 
@@ -11,7 +11,7 @@
 #include "base/atomic_file.h"
 #include "base/mapped_file.h"
 #include "tools/llmcheck/run.h"
-#include "validate/receipt/opening.h"
+#include "validate/provenance/audit_proof.h"
 
 namespace llm {
 

@@ -1,6 +1,6 @@
 // --judge: another engine's server, by its own answers.
 
-#include "validate/judge/judge.h"
+#include "validate/remote_server/judge.h"
 
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@
 #include "base/shown_text.h"
 #include "tools/hub/http_call.h"
 #include "tools/llmcheck/run.h"
-#include "validate/judge/question.h"
+#include "validate/remote_server/question.h"
 
 namespace llm {
 namespace {

@@ -17,7 +17,7 @@
 #include "validate/reference/dump/engine_dump.h"
 #include "validate/report/report.h"
 #include "validate/report/text.h"
-#include "validate/self/self_check.h"
+#include "validate/selftest/self_check.h"
 
 namespace llm {
 namespace {

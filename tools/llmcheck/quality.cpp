@@ -14,12 +14,12 @@
 #include "base/sha256.h"
 #include "tools/common/option_pages.h"
 #include "tools/llmcheck/run.h"
+#include "validate/outputs/quality/baseline.h"
+#include "validate/outputs/quality/sweep.h"
+#include "validate/outputs/quality/text_windows.h"
 #include "validate/reference/diff/likelihood.h"
 #include "validate/reference/dump/dump.h"
 #include "validate/reference/dump/engine_dump.h"
-#include "validate/text/quality/baseline.h"
-#include "validate/text/quality/sweep.h"
-#include "validate/text/quality/text_windows.h"
 
 namespace llm {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "base/mapped_file.h"
 #include "tools/llmcheck/run.h"
-#include "validate/receipt/receipt_log.h"
-#include "validate/receipt/replay_receipt.h"
+#include "validate/provenance/receipt_log.h"
+#include "validate/provenance/replay_receipt.h"
 
 namespace llm {
 namespace {

@@ -11,11 +11,11 @@
 #include "tools/common/progress.h"
 #include "tools/common/tool.h"
 #include "tools/llmcheck/arguments.h"
-#include "validate/receipt/receipt.h"
+#include "validate/outputs/stages/stages.h"
+#include "validate/outputs/verify/reference.h"
+#include "validate/provenance/receipt.h"
 #include "validate/reference/dump/dump.h"
 #include "validate/report/report.h"
-#include "validate/text/stages/stages.h"
-#include "validate/text/verify/reference.h"
 
 namespace llm {
 

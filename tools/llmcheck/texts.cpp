@@ -15,9 +15,9 @@
 #include "tools/common/option_pages.h"
 #include "tools/llmcheck/run.h"
 #include "tools/llmtok/special.h"
-#include "validate/text/equivalence/equivalence.h"
-#include "validate/text/verify/run.h"
-#include "validate/text/verify/verdict.h"
+#include "validate/outputs/equivalence/equivalence.h"
+#include "validate/outputs/verify/run.h"
+#include "validate/outputs/verify/verdict.h"
 
 namespace llm {
 namespace {

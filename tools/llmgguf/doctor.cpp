@@ -1,4 +1,4 @@
-#include "validate/doctor/doctor.h"
+#include "validate/gguf_lint/doctor.h"
 
 #include <functional>
 

@@ -4,9 +4,9 @@
 #include <string>
 
 #include "base/result.h"
+#include "engine/batching/scheduler.h"
 #include "engine/engine.h"
 #include "engine/sampler/sampler.h"
-#include "engine/serve/scheduler.h"
 #include "tools/common/options.h"
 #include "tools/llmload/workload.h"
 

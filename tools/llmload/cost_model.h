@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "engine/serve/scheduler.h"
+#include "engine/batching/scheduler.h"
 
 namespace llm {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "engine/serve/scheduler.h"
+#include "engine/batching/scheduler.h"
 #include "tools/llmload/cost_model.h"
 #include "tools/llmload/workload.h"
 

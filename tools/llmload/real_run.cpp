@@ -8,7 +8,7 @@
 
 #include "base/seeded_hash.h"
 #include "base/sha256.h"
-#include "engine/serve/step_runner.h"
+#include "engine/batching/batch_runner.h"
 
 namespace llm {
 namespace {
@@ -56,7 +56,7 @@ class Machine final : public LoadBackend {
  private:
   Nanoseconds now() const { return Clock::now() - start_; }
 
-  StepRunner runner_;
+  BatchRunner runner_;
   std::vector<Text> texts_;
   std::vector<Sampler> samplers_;
   Clock::time_point start_;

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/batching/scheduler.h"
 #include "engine/executor.h"
 #include "engine/sampler/sampler.h"
-#include "engine/serve/scheduler.h"
 #include "tools/llmload/load_run.h"
 #include "tools/llmload/workload.h"
 

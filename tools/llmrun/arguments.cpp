@@ -6,8 +6,8 @@
 #include <tuple>
 
 #include "base/hex.h"
-#include "engine/generate/chat_style.h"
-#include "engine/generate/speculation_policy.h"
+#include "engine/generation/chat_style.h"
+#include "engine/generation/speculation_policy.h"
 #include "tools/common/compute_options.h"
 #include "tools/hub/hub_model.h"
 #include "tools/llmrun/model_choice.h"

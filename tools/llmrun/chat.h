@@ -6,7 +6,7 @@
 
 #include "base/file_lock.h"
 #include "base/result.h"
-#include "engine/generate/conversation.h"
+#include "engine/generation/conversation.h"
 #include "tools/common/tool.h"
 #include "tools/llmrun/arguments.h"
 #include "tools/llmrun/line_reader.h"

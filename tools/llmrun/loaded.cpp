@@ -6,8 +6,8 @@
 #include <functional>
 #include <utility>
 
-#include "engine/generate/draft_proposer.h"
-#include "engine/generate/ngram_proposer.h"
+#include "engine/generation/draft_proposer.h"
+#include "engine/generation/ngram_proposer.h"
 
 namespace llm {
 

@@ -5,7 +5,7 @@
 
 #include "base/result.h"
 #include "engine/engine.h"
-#include "engine/generate/speculation.h"
+#include "engine/generation/speculation.h"
 #include "tools/common/progress.h"
 #include "tools/llmrun/arguments.h"
 

@@ -9,8 +9,8 @@
 
 #include "base/atomic_file.h"
 #include "engine/engine.h"
-#include "engine/generate/conversation.h"
-#include "engine/generate/generate.h"
+#include "engine/generation/conversation.h"
+#include "engine/generation/generate.h"
 #include "engine/gguf/gguf_split.h"
 #include "engine/model/vocab_from_gguf.h"
 #include "tools/common/log.h"
@@ -22,7 +22,7 @@
 #include "tools/llmrun/chat.h"
 #include "tools/llmrun/loaded.h"
 #include "tools/llmrun/output.h"
-#include "validate/receipt/opening.h"
+#include "validate/provenance/audit_proof.h"
 #include "validate/reference/dump/engine_dump.h"
 
 namespace llm {

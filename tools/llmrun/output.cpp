@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/shown_text.h"
 #include "base/utf8.h"
-#include "quant/contract/contract.h"
+#include "quant/numerics/contract.h"
 #include "tools/common/option_pages.h"
 #include "tools/common/stats.h"
 #include "tools/common/tool.h"

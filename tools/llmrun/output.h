@@ -6,13 +6,13 @@
 
 #include "base/result.h"
 #include "engine/engine.h"
-#include "engine/generate/conversation.h"
-#include "engine/generate/generate.h"
-#include "engine/generate/logits_hash.h"
+#include "engine/generation/conversation.h"
+#include "engine/generation/generate.h"
+#include "engine/generation/logits_hash.h"
 #include "tools/common/word_wrap.h"
 #include "tools/llmrun/arguments.h"
 #include "tools/llmrun/loaded.h"
-#include "validate/receipt/receipt.h"
+#include "validate/provenance/receipt.h"
 
 namespace llm {
 

@@ -6,7 +6,7 @@
 #include "base/file_lock.h"
 #include "base/result.h"
 #include "engine/engine.h"
-#include "engine/generate/conversation.h"
+#include "engine/generation/conversation.h"
 
 namespace llm {
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/generate/chat_style.h"
+#include "engine/generation/chat_style.h"
 #include "tools/common/compute_options.h"
 #include "tools/hub/hub_model.h"
 #include "tools/llmserve/api.h"

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/batching/scheduler.h"
 #include "engine/engine.h"
-#include "engine/generate/embedding.h"
-#include "engine/serve/scheduler.h"
+#include "engine/generation/embedding.h"
 #include "tools/common/chat_date.h"
 #include "tools/common/options.h"
 #include "tools/llmserve/http/http_server.h"

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "engine/serve/text_service.h"
+#include "engine/batching/generation_service.h"
 #include "tools/llmserve/api/receipt_log_file.h"
 
 namespace llm {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "engine/generate/ngram_proposer.h"
+#include "engine/generation/ngram_proposer.h"
 #include "engine/model/model_file.h"
 #include "engine/model/weight_store.h"
 #include "tools/common/progress.h"
@@ -133,13 +133,13 @@ Result<Lease> load(const ServeArguments& a, const Served& served) {
                                    .batch = scheduler.step_tokens,
                                    .kv_pages = scheduler.kv_pages,
                                    .store = served.store}));
-  TextService::Speculate speculate;
+  GenerationService::Speculate speculate;
   if (a.speculate)
     speculate = [] { return std::make_unique<Speculation>(std::make_unique<NgramProposer>()); };
   auto loaded = std::make_shared<LoadedModel>();
   loaded->facts = facts_of(a, served, std::move(model), std::move(style));
   LLM_TRY(loaded->service,
-          TextService::start(std::move(executor), scheduler, std::move(speculate)));
+          GenerationService::start(std::move(executor), scheduler, std::move(speculate)));
   spdlog::info("{}: {}, {}, {} threads, {} KV pages", served.id, system_fingerprint(loaded->facts),
                isa_name(loaded->facts.model->isa()), loaded->facts.model->threads(),
                scheduler.kv_pages);

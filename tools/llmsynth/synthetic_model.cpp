@@ -11,8 +11,8 @@
 #include "base/thread_team.h"
 #include "engine/model/tensor_name.h"
 #include "engine/model/tensor_roles.h"
-#include "quant/contract/f64_functions.h"
 #include "quant/formats/quantize/quantize_row.h"
+#include "quant/numerics/f64_functions.h"
 
 namespace llm {
 namespace {

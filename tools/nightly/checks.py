@@ -216,8 +216,8 @@ CHECKS = {
     "quality": Check(quality, ("quality",)),
     "ppl": Check(ppl),
     "kld": Check(kld),
-    "real": Check(real, ("real",), script="root/tests/real/check.py"),
-    "vocabularies": Check(script, folder=True, script="root/tests/real/vocabularies.py"),
+    "real": Check(real, ("real",), script="root/tests/public_models/check.py"),
+    "vocabularies": Check(script, folder=True, script="root/tests/public_models/vocabularies.py"),
     "bench": Check(bench),
 }
 

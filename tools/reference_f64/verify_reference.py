@@ -145,7 +145,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", help="GGUF of the Llama family")
     parser.add_argument("-o", "--output", required=True, help="JSON to write")
-    parser.add_argument("--prompts", default=PROMPTS, help="prompts as JSON (default: validate/text/verify/prompts.json)")
+    parser.add_argument("--prompts", default=PROMPTS, help="prompts as JSON (default: validate/outputs/verify/prompts.json)")
     parser.add_argument("--steps", type=int, default=32, help="greedy tokens a prompt (default: 32)")
     parser.add_argument("-q", "--quiet", action="store_true", help="print neither the continuations nor where it is")
     args = parser.parse_args(argv)

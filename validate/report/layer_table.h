@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "validate/reference/locate/locate_finding.h"
+#include "validate/reference/fault_localization/locate_finding.h"
 
 namespace llm {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "validate/reference/locate/locate_finding.h"
+#include "validate/reference/fault_localization/locate_finding.h"
 #include "validate/report/figures.h"
 
 namespace llm {

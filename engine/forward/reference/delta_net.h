@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <span>
 
-#include "engine/forward/delta_state.h"
+#include "engine/state/delta_state.h"
 
 namespace llm::reference {
 

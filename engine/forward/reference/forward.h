@@ -6,8 +6,8 @@
 
 #include "engine/forward/probe.h"
 #include "engine/forward/reference/interpreter.h"
-#include "engine/forward/sequence_state.h"
 #include "engine/model/model.h"
+#include "engine/state/sequence_state.h"
 #include "tokenizer/vocab_spec.h"
 
 namespace llm::reference {

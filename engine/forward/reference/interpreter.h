@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/forward/sequence_state.h"
-#include "engine/forward/taps.h"
+#include "engine/forward/activation_points.h"
 #include "engine/model/model.h"
+#include "engine/state/sequence_state.h"
 #include "tokenizer/vocab_spec.h"
 
 namespace llm::reference {

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <vector>
 
-#include "quant/contract/arithmetic.h"
 #include "quant/formats/activations.h"
 #include "quant/formats/reference/dot.h"
+#include "quant/numerics/arithmetic.h"
 
 namespace llm::reference {
 namespace {

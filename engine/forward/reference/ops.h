@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "engine/forward/sequence_state.h"
-#include "quant/contract/contract.h"
+#include "engine/state/sequence_state.h"
 #include "quant/kernels/packed_matrix.h"
+#include "quant/numerics/contract.h"
 
 namespace llm::reference {
 

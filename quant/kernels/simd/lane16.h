@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <cstring>
 
-#include "quant/contract/contract.h"
 #include "quant/kernels/simd/neon_ops.h"
 #include "quant/kernels/simd/x86_ops.h"
+#include "quant/numerics/contract.h"
 
 namespace {
 namespace lane16 {

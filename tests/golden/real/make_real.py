@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Freezes what transformers computes with a public model: greedy texts with the five most likely tokens of every step,
-perplexity, token ids. tests/real/check.py holds llmrun against it.
+perplexity, token ids. tests/public_models/check.py holds llmrun against it.
 
     build/hf-venv/bin/python tests/golden/real/make_real.py MODEL.gguf FOLDER
 
 transformers loads the GGUF itself, dequantized to f32. FOLDER is tests/golden/real/NAME; its text.txt is read, `logits_hash` of
-facts.json is ours and kept (tests/real/check.py --freeze).
+facts.json is ours and kept (tests/public_models/check.py --freeze).
 """
 
 import argparse

@@ -5,10 +5,10 @@
 #include "quant/formats/half.h"
 #include "tests/support/test.h"
 #include "tests/validate/reference/transformers_run.h"
+#include "validate/reference/fault_localization/ideal_ops.h"
+#include "validate/reference/fault_localization/op_check.h"
 #include "validate/reference/gates/drift.h"
 #include "validate/reference/gates/layer_check.h"
-#include "validate/reference/locate/ideal_ops.h"
-#include "validate/reference/locate/op_check.h"
 #include "validate/report/layer_table.h"
 #include "validate/report/text.h"
 

@@ -1,4 +1,4 @@
-#include "validate/reference/locate/locate_signature.h"
+#include "validate/reference/fault_localization/locate_signature.h"
 
 #include "tests/support/test.h"
 #include "validate/reference/diff/layer_diff.h"

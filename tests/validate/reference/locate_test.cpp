@@ -1,7 +1,7 @@
 // Locating errors on the embedded model: a run is recorded, one op's output changed as a bug would,
 // everything after it computed on from there.
 
-#include "validate/reference/locate/locate.h"
+#include "validate/reference/fault_localization/locate.h"
 
 #include "tests/validate/reference/transformers_run.h"
 #include "validate/reference/diff/layer_diff.h"

@@ -6,10 +6,10 @@
 #include "tests/support/test.h"
 #include "tests/validate/reference/transformers_run.h"
 #include "validate/reference/diff/metrics.h"
+#include "validate/reference/fault_localization/ideal_ops.h"
+#include "validate/reference/fault_localization/op_check.h"
 #include "validate/reference/gates/drift.h"
 #include "validate/reference/gates/layer_check.h"
-#include "validate/reference/locate/ideal_ops.h"
-#include "validate/reference/locate/op_check.h"
 
 namespace llm::test {
 namespace {

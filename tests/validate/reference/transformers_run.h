@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/forward/taps.h"
+#include "engine/forward/activation_points.h"
 #include "tests/support/test.h"
 #include "validate/reference/dump/dump.h"
 #include "validate/reference/dump/engine_dump.h"

@@ -84,10 +84,10 @@ Answer::Answer(Context& context, Lease model, std::shared_ptr<HttpExchange> exch
       writer_(AnswerWriter::create(model_->facts, *request_)),
       texts_(request_->n_choices()) {}
 
-std::vector<TextJob> Answer::jobs() {
-  std::vector<TextJob> jobs;
+std::vector<GenerationJob> Answer::jobs() {
+  std::vector<GenerationJob> jobs;
   for (std::size_t i = 0; i < request_->n_choices(); ++i) {
-    TextJob job{.request = request_->choice(i, model_->facts), .on_event = {}};
+    GenerationJob job{.request = request_->choice(i, model_->facts), .on_event = {}};
     if (context_.cache_by_key) job.request.scope = exchange_->request().authorization;
     const auto post = [weak = weak_from_this(), lost = exchange_->lost(),
                        to_server = context_.post](const auto& make_function) noexcept {
@@ -112,7 +112,7 @@ std::vector<TextJob> Answer::jobs() {
         post([&] { return [i, kept = TextEvent(event)](Answer& self) { self.grow(i, kept); }; });
       };
     }
-    job.on_end = [post, i](const Result<ServedText>& text) {
+    job.on_end = [post, i](const Result<GenerationOutput>& text) {
       post([&] { return [i, text](Answer& self) { self.end_choice(i, text); }; });
     };
     jobs.push_back(std::move(job));
@@ -127,10 +127,10 @@ static void add_notes(const AnswerRequest& request, HttpHeaders& headers) {
 }
 
 /// What was stored once and was computed again, where that took a while.
-static std::string recomputed_note(std::span<const ServedText> texts) {
+static std::string recomputed_note(std::span<const GenerationOutput> texts) {
   constexpr std::size_t kWorthTelling = 1024;  // tokens
   std::string note;
-  for (const ServedText& text : texts) {
+  for (const GenerationOutput& text : texts) {
     if (text.lost.n_tokens <= kWorthTelling) continue;
     note += fmt::format("; {} tokens computed again ({})", text.lost.n_tokens,
                         SequenceState::kGoneNames[static_cast<std::size_t>(text.lost.why)]);
@@ -168,7 +168,7 @@ void Answer::grow(std::size_t index, const TextEvent& event) {
   if (!is_done_) exchange_->write(writer_->growth(index, event));
 }
 
-void Answer::end_choice(std::size_t index, const Result<ServedText>& text) {
+void Answer::end_choice(std::size_t index, const Result<GenerationOutput>& text) {
   if (is_done_) return;
   if (!text.ok()) return fail(error_answer(text.error()));
   texts_[index] = *text;
@@ -183,7 +183,7 @@ void Answer::end_choice(std::size_t index, const Result<ServedText>& text) {
 void Answer::finish() {
   std::size_t n_tokens = 0;
   std::string hashes;
-  for (const ServedText& text : texts_) {
+  for (const GenerationOutput& text : texts_) {
     n_tokens += text.result.ids.size();
     hashes += (hashes.empty() ? "" : ", ") + text.logits_sha256;
   }
@@ -201,7 +201,7 @@ void Answer::write_whole(std::string hashes) {
   HttpHeaders headers = note_headers(request_->notes);
   add_notes(*request_, headers);
   if (request_->logits_hash) headers.emplace_back("x-logits-sha256", std::move(hashes));
-  const auto texts = std::make_shared<const std::vector<ServedText>>(std::move(texts_));
+  const auto texts = std::make_shared<const std::vector<GenerationOutput>>(std::move(texts_));
   const std::weak_ptr<Answer> weak = weak_from_this();
   context_.workshop.take({.bytes = writer_->size_of(*texts),
                           .owner = weak,

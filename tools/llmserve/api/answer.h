@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/serve/text_service.h"
+#include "engine/batching/generation_service.h"
 #include "tools/llmserve/api/answer_json.h"
 #include "tools/llmserve/api/answer_request.h"
 #include "tools/llmserve/api/receipt_log_file.h"
@@ -47,7 +47,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
     /// Is told when an answer is complete or its client has gone, and drops it.
     std::function<void(const std::shared_ptr<Answer>&)> on_done;
     ReceiptLogFile* receipts = nullptr;  ///< null: there is no log
-    bool cache_by_key = false;           ///< TextRequest::scope is the client's key
+    bool cache_by_key = false;           ///< GenerationRequest::scope is the client's key
   };
 
   Answer(Context& context, Lease model, std::shared_ptr<HttpExchange> exchange,
@@ -57,9 +57,9 @@ class Answer : public std::enable_shared_from_this<Answer> {
   void start();
 
  private:
-  std::vector<TextJob> jobs();
+  std::vector<GenerationJob> jobs();
   void grow(std::size_t index, const TextEvent& event);
-  void end_choice(std::size_t index, const Result<ServedText>& text);
+  void end_choice(std::size_t index, const Result<GenerationOutput>& text);
   void fail(const HttpAnswer& answer);
   /// Gives up where memory was refused.
   void fail(const std::exception& what) noexcept;
@@ -73,7 +73,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   std::shared_ptr<HttpExchange> exchange_;
   std::shared_ptr<const AnswerRequest> request_;
   std::shared_ptr<AnswerWriter> writer_;
-  std::vector<ServedText> texts_;
+  std::vector<GenerationOutput> texts_;
   std::size_t n_ended_ = 0;
   bool is_submitted_ = false;
   RequestId first_id_ = 0;

@@ -10,7 +10,7 @@
 
 #include "base/json.h"
 #include "base/utf8.h"
-#include "quant/contract/contract.h"
+#include "quant/numerics/contract.h"
 #include "tools/llmserve/api/answer_request.h"
 #include "tools/llmserve/conversations/conversation_parts.h"
 
@@ -161,14 +161,15 @@ std::size_t AnswerWriter::prompt_tokens() const {
   return n;
 }
 
-std::vector<ReplyPart> AnswerWriter::parts_of(const ServedText& text, UnfinishedCall of_cut) const {
+std::vector<ReplyPart> AnswerWriter::parts_of(const GenerationOutput& text,
+                                              UnfinishedCall of_cut) const {
   ReplyParser parser = request_.reply_parser();
   std::vector<ReplyPart> parts = parser.push(text.result.text);
   std::ranges::move(parser.finish(is_cut(text)), std::back_inserter(parts));
   return whole_parts(std::move(parts), is_cut(text) ? of_cut : UnfinishedCall::kContent);
 }
 
-bool AnswerWriter::is_cut(const ServedText& text) {
+bool AnswerWriter::is_cut(const GenerationOutput& text) {
   const StopReason reason = text.result.stop_reason;
   return reason != StopReason::kEos && reason != StopReason::kStopString;
 }
@@ -194,13 +195,13 @@ std::string AnswerWriter::failure(std::string_view error_body) const {
   return fmt::format("data: {}\n\n", error_body);
 }
 
-std::size_t AnswerWriter::size_of(std::span<const ServedText> texts) const {
+std::size_t AnswerWriter::size_of(std::span<const GenerationOutput> texts) const {
   constexpr std::size_t kTokenBytes = 40;  // with its spelling and log probability
   constexpr std::size_t kValueBytes = 20;
   const std::size_t each = kTokenBytes * (request_.options.logprobs.value_or(0) + 1);
   std::size_t n_tokens = request_.echo || request_.receipt ? prompt_tokens() * request_.n : 0;
   std::size_t n_values = 0;
-  for (const ServedText& text : texts) {
+  for (const GenerationOutput& text : texts) {
     n_tokens += text.result.ids.size();
     n_values += text.embedding.size();
   }

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/json.h"
+#include "engine/batching/generation_service.h"
 #include "engine/chat/reply_parser.h"
-#include "engine/serve/text_service.h"
 #include "tokenizer/stream_decoder.h"
 #include "tools/llmserve/api/answer_request.h"
 #include "tools/llmserve/api/served_model.h"
@@ -72,15 +72,15 @@ class AnswerWriter {
   virtual ~AnswerWriter() = default;
 
   /// All of an answer that is not streamed. @param texts  of the choices, in order
-  virtual std::string whole(std::span<const ServedText> texts) const = 0;
+  virtual std::string whole(std::span<const GenerationOutput> texts) const = 0;
   /// The bytes of it, about.
-  std::size_t size_of(std::span<const ServedText> texts) const;
+  std::size_t size_of(std::span<const GenerationOutput> texts) const;
 
   /// Server-sent events of a streamed one: what opens it, what a choice grows by, its end, the end
   /// of all. An empty string is no event.
   virtual std::string opening() { return ""; }
   virtual std::string growth(std::size_t, const TextEvent&) { return ""; }
-  virtual std::string closing(std::size_t, const ServedText&) { return ""; }
+  virtual std::string closing(std::size_t, const GenerationOutput&) { return ""; }
   virtual std::string ending() { return ""; }
   virtual const char* stream_type() const { return "text/event-stream"; }
   /// In place of the rest of the answer.
@@ -94,10 +94,10 @@ class AnswerWriter {
 
   /// The parts of a whole reply, as whole_parts() gives them.
   /// @param of_cut  what becomes of a call whose arguments a limit has cut
-  std::vector<ReplyPart> parts_of(const ServedText& text,
+  std::vector<ReplyPart> parts_of(const GenerationOutput& text,
                                   UnfinishedCall of_cut = UnfinishedCall::kCall) const;
   /// A limit ended the text, not the model.
-  static bool is_cut(const ServedText& text);
+  static bool is_cut(const GenerationOutput& text);
   /// The id of the answer's n-th call: nine letters and digits, as Mistral's templates want it.
   std::string call_id(std::size_t n) const;
 

@@ -6,8 +6,8 @@
 #include <random>
 #include <utility>
 
-#include "engine/generate/conversation.h"
-#include "quant/contract/contract.h"
+#include "engine/generation/conversation.h"
+#include "quant/numerics/contract.h"
 #include "tools/common/option_pages.h"
 #include "tools/llmserve/api/answer_json.h"
 #include "tools/llmserve/api/prompts.h"
@@ -104,9 +104,9 @@ bool AnswerRequest::continues_text(std::size_t index) const {
   return !is_chat() && (!prompt.text || !prompt.text->empty());
 }
 
-TextRequest AnswerRequest::choice(std::size_t index, const ServedModel& served) const {
+GenerationRequest AnswerRequest::choice(std::size_t index, const ServedModel& served) const {
   const Prompt& prompt = prompt_of(index);
-  TextRequest request{.prompt = prompt.ids, .options = options};
+  GenerationRequest request{.prompt = prompt.ids, .options = options};
   request.options.sequence = sequence_of(index);
   request.options.continues_text = continues_text(index);
   if (is_chat()) {
@@ -253,7 +253,7 @@ Result<FactsAnswer> detokenize_answer(const OrderedJson& json, const ServedModel
 }
 
 Receipt receipt_of(const ServedModel& served, const AnswerRequest& request, std::size_t index,
-                   const ServedText& text) {
+                   const GenerationOutput& text) {
   const Prompt& prompt = request.prompt_of(index);
   const GenerateOptions& options = request.options;
   Receipt receipt;

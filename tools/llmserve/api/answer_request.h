@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/batching/generation_service.h"
 #include "engine/chat/reply_parser.h"
-#include "engine/serve/text_service.h"
 #include "tools/llmserve/api/prompts.h"
 #include "tools/llmserve/api/served_model.h"
 #include "tools/llmserve/conversations/json_fields.h"
-#include "validate/receipt/receipt.h"
+#include "validate/provenance/receipt.h"
 
 namespace llm {
 
@@ -80,7 +80,7 @@ struct AnswerRequest {
   std::size_t n_choices() const { return prompts.size() * n; }
   /// The choice of that index: prompt after prompt, the n of a prompt one after another. The draws
   /// of a prompt's first choice are llmrun's; the others differ in GenerateOptions::sequence.
-  TextRequest choice(std::size_t index, const ServedModel& served) const;
+  GenerationRequest choice(std::size_t index, const ServedModel& served) const;
   /// A leading space of the choice's text is kept.
   bool continues_text(std::size_t index) const;
   std::uint64_t sequence_of(std::size_t index) const { return index % n; }
@@ -127,6 +127,6 @@ Result<FactsAnswer> detokenize_answer(const OrderedJson& body, const ServedModel
 
 /// What `llmcheck --replay` needs to check a choice. @pre the text has its hashes
 Receipt receipt_of(const ServedModel& served, const AnswerRequest& request, std::size_t index,
-                   const ServedText& text);
+                   const GenerationOutput& text);
 
 }  // namespace llm

@@ -15,7 +15,7 @@ std::string_view finish_reason(StopReason reason, bool has_calls) {
 
 /// llama-server's: of the prompt what was evaluated, and times in milliseconds. The time of the
 /// prompt includes the queue's.
-AnswerJson timings_of(const ServedText& text, std::size_t n_prompt) {
+AnswerJson timings_of(const GenerationOutput& text, std::size_t n_prompt) {
   const GenerateResult& result = text.result;
   double decode = 0;
   for (const double seconds : result.token_seconds) decode += seconds;
@@ -42,7 +42,7 @@ class CompletionWriter : public AnswerWriter {
       logprobs_.emplace_back(served.tokenizer(), shape(), request.continues_text(i));
   }
 
-  std::string whole(std::span<const ServedText> texts) const override {
+  std::string whole(std::span<const GenerationOutput> texts) const override {
     if (is_infill())
       return json_text(infill(0, texts[0].result.text, &texts[0], all_logprobs(0, texts[0]))) +
              "\n";
@@ -85,7 +85,7 @@ class CompletionWriter : public AnswerWriter {
     return deltas(index, parsers_[index].push(event.text), std::move(logprobs));
   }
 
-  std::string closing(std::size_t index, const ServedText& text) override {
+  std::string closing(std::size_t index, const GenerationOutput& text) override {
     completion_tokens_ += text.result.ids.size();
     if (index % request_.n == 0) cached_tokens_ += text.cached_tokens;
     if (index == 0 && request_.timings) timings_ = timings_of(text, request_.prompts[0].ids.size());
@@ -163,7 +163,7 @@ class CompletionWriter : public AnswerWriter {
   }
 
   /// @param n_before  calls of choices before
-  AnswerJson message(const ServedText& text, std::size_t n_before) const {
+  AnswerJson message(const GenerationOutput& text, std::size_t n_before) const {
     std::string content;
     std::string thoughts;
     AnswerJson calls = AnswerJson::array();
@@ -181,7 +181,7 @@ class CompletionWriter : public AnswerWriter {
     return json;
   }
 
-  AnswerJson all_logprobs(std::size_t index, const ServedText& text) const {
+  AnswerJson all_logprobs(std::size_t index, const GenerationOutput& text) const {
     if (!request_.options.logprobs) return nullptr;
     const Prompt& prompt = request_.prompt_of(index);
     LogprobsJson writer(served_.tokenizer(), shape(),
@@ -194,7 +194,7 @@ class CompletionWriter : public AnswerWriter {
     return writer.take();
   }
 
-  AnswerJson choice(std::size_t index, const ServedText& text) const {
+  AnswerJson choice(std::size_t index, const GenerationOutput& text) const {
     const GenerateResult& result = text.result;
     const Prompt& prompt = request_.prompt_of(index);
     AnswerJson logprobs = all_logprobs(index, text);
@@ -216,7 +216,7 @@ class CompletionWriter : public AnswerWriter {
   }
 
   /// llama-server's shape. @param text  nullptr: `piece` of it, which goes on
-  AnswerJson infill(std::size_t index, std::string_view piece, const ServedText* text,
+  AnswerJson infill(std::size_t index, std::string_view piece, const GenerationOutput* text,
                     AnswerJson logprobs) const {
     AnswerJson json = {{"index", index}, {"content", piece}, {"stop", text != nullptr}};
     if (!logprobs.is_null()) json["completion_probabilities"] = std::move(logprobs["content"]);

@@ -24,12 +24,12 @@ class EmbeddingsWriter : public AnswerWriter {
   EmbeddingsWriter(const ServedModel& served, const AnswerRequest& request)
       : AnswerWriter(served, request, "") {}
 
-  std::string whole(std::span<const ServedText> texts) const override {
+  std::string whole(std::span<const GenerationOutput> texts) const override {
     if (request_.shape == AnswerShape::kOllamaEmbedding)
       return json_text(AnswerJson{{"embedding", texts[0].embedding}}) + "\n";
     const bool is_ollama = request_.shape == AnswerShape::kOllamaEmbed;
     AnswerJson list = AnswerJson::array();
-    for (const ServedText& text : texts) {
+    for (const GenerationOutput& text : texts) {
       AnswerJson values =
           request_.as_base64 ? AnswerJson(base64_of(text.embedding)) : AnswerJson(text.embedding);
       if (!is_ollama) {

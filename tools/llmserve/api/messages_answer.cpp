@@ -16,7 +16,7 @@ class MessagesWriter : public AnswerWriter {
   MessagesWriter(const ServedModel& served, const AnswerRequest& request)
       : AnswerWriter(served, request, "msg_") {}
 
-  std::string whole(std::span<const ServedText> texts) const override {
+  std::string whole(std::span<const GenerationOutput> texts) const override {
     AnswerJson blocks = AnswerJson::array();
     for (ReplyPart& part : parts_of(texts[0], UnfinishedCall::kLeftOut)) {
       AnswerJson block = block_of(part, blocks.size());
@@ -42,7 +42,7 @@ class MessagesWriter : public AnswerWriter {
     return deltas(parsers_[0].push(piece.text));
   }
 
-  std::string closing(std::size_t, const ServedText& text) override {
+  std::string closing(std::size_t, const GenerationOutput& text) override {
     std::string events = deltas(parsers_[0].finish(is_cut(text)));
     events += close_block();
     return events + event({{"type", "message_delta"},
@@ -68,7 +68,7 @@ class MessagesWriter : public AnswerWriter {
   }
 
   /// What was stored already is counted apart.
-  AnswerJson usage_of(const ServedText& text) const {
+  AnswerJson usage_of(const GenerationOutput& text) const {
     return {{"input_tokens", prompt_tokens() - text.cached_tokens},
             {"cache_creation_input_tokens", 0},
             {"cache_read_input_tokens", text.cached_tokens},
@@ -98,7 +98,7 @@ class MessagesWriter : public AnswerWriter {
     return {{"type", "text"}, {"text", ""}};
   }
 
-  AnswerJson stop_of(const ServedText& text, bool has_calls) const {
+  AnswerJson stop_of(const GenerationOutput& text, bool has_calls) const {
     const StopReason reason = text.result.stop_reason;
     const bool by_string = reason == StopReason::kStopString;
     const char* word = reason == StopReason::kEos ? (has_calls ? "tool_use" : "end_turn")

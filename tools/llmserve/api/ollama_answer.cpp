@@ -19,7 +19,7 @@ class OllamaWriter : public AnswerWriter {
 
   const char* stream_type() const override { return "application/x-ndjson"; }
 
-  std::string whole(std::span<const ServedText> texts) const override {
+  std::string whole(std::span<const GenerationOutput> texts) const override {
     AnswerJson reply = empty_reply();
     if (is_raw())
       reply["response"] = texts[0].result.text;
@@ -48,7 +48,7 @@ class OllamaWriter : public AnswerWriter {
     return json_text(first) + "\n" + lines_of(std::move(replies));
   }
 
-  std::string closing(std::size_t, const ServedText& text) override {
+  std::string closing(std::size_t, const GenerationOutput& text) override {
     const auto of_cut = is_cut(text) ? UnfinishedCall::kLeftOut : UnfinishedCall::kContent;
     std::string lines =
         is_raw() ? "" : lines_of(replies_of(parsers_[0].finish(is_cut(text)), of_cut));
@@ -93,7 +93,7 @@ class OllamaWriter : public AnswerWriter {
     return json;
   }
 
-  AnswerJson ended(const ServedText& text) const {
+  AnswerJson ended(const GenerationOutput& text) const {
     const StopReason reason = text.result.stop_reason;
     const bool is_whole = reason == StopReason::kEos || reason == StopReason::kStopString;
     const auto since = std::chrono::steady_clock::now() - started_;

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/generate/chat_style.h"
+#include "engine/generation/chat_style.h"
 #include "tools/common/options.h"
 #include "tools/llmserve/http/worker_pool.h"
 

@@ -13,7 +13,7 @@
 
 #include "base/ed25519.h"
 #include "base/result.h"
-#include "validate/receipt/receipt_log.h"
+#include "validate/provenance/receipt_log.h"
 
 namespace llm {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/serve/text_service.h"
+#include "engine/batching/generation_service.h"
 #include "tools/llmserve/api/prompts.h"
 #include "tools/llmserve/api/served_model.h"
 #include "tools/llmserve/api/structure_fields.h"

@@ -43,7 +43,7 @@ class RerankWriter : public AnswerWriter {
   RerankWriter(const ServedModel& served, const AnswerRequest& request)
       : AnswerWriter(served, request, "rerank-") {}
 
-  std::string whole(std::span<const ServedText> texts) const override {
+  std::string whole(std::span<const GenerationOutput> texts) const override {
     const RerankRequest& rerank = *request_.rerank;
     std::vector<double> scores;
     for (std::size_t i = 0; i < rerank.documents.size(); ++i)
@@ -70,13 +70,13 @@ class RerankWriter : public AnswerWriter {
 
  private:
   /// Of vectors of length 1.
-  static double cosine(const ServedText& a, const ServedText& b) {
+  static double cosine(const GenerationOutput& a, const GenerationOutput& b) {
     double sum = 0;
     for (std::size_t i = 0; i < a.embedding.size(); ++i)
       sum += static_cast<double>(a.embedding[i]) * static_cast<double>(b.embedding[i]);
     return sum;
   }
-  double yes_of(const ServedText& text) const {
+  double yes_of(const GenerationOutput& text) const {
     const Logprobs& row =
         text.result.logprobs.empty() ? *text.end_logprobs : text.result.logprobs.front();
     const auto logprob = [&row](TokenId id) {

@@ -16,7 +16,7 @@ class ResponsesWriter : public AnswerWriter {
   ResponsesWriter(const ServedModel& served, const AnswerRequest& request)
       : AnswerWriter(served, request, "resp_") {}
 
-  std::string whole(std::span<const ServedText> texts) const override {
+  std::string whole(std::span<const GenerationOutput> texts) const override {
     AnswerJson items = AnswerJson::array();
     for (const ReplyPart& part : parts_of(texts[0]))
       items.push_back(item_of(part, items.size(), true));
@@ -35,7 +35,7 @@ class ResponsesWriter : public AnswerWriter {
     return deltas(parsers_[0].push(piece.text));
   }
 
-  std::string closing(std::size_t, const ServedText& text) override {
+  std::string closing(std::size_t, const GenerationOutput& text) override {
     std::string events = deltas(parsers_[0].finish(is_cut(text)));
     events += close_item();
     AnswerJson json = ended(text, std::move(items_));
@@ -86,7 +86,7 @@ class ResponsesWriter : public AnswerWriter {
             {"metadata", AnswerJson::object()}};
   }
 
-  AnswerJson ended(const ServedText& text, AnswerJson items) const {
+  AnswerJson ended(const GenerationOutput& text, AnswerJson items) const {
     const StopReason reason = text.result.stop_reason;
     const bool is_whole = reason == StopReason::kEos || reason == StopReason::kStopString;
     AnswerJson json = response();

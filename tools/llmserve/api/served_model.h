@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "engine/batching/generation_service.h"
 #include "engine/chat/reply_format.h"
 #include "engine/engine.h"
-#include "engine/generate/chat_style.h"
-#include "engine/generate/embedding.h"
+#include "engine/generation/chat_style.h"
+#include "engine/generation/embedding.h"
 #include "engine/grammar/grammar.h"
-#include "engine/serve/text_service.h"
 #include "tools/llmserve/conversations/chat_roles.h"
 
 namespace llm {
@@ -37,7 +37,7 @@ struct ServedModel {
 /// A model that is loaded, and what generates its texts.
 struct LoadedModel {
   ServedModel facts;
-  std::unique_ptr<TextService> service;
+  std::unique_ptr<GenerationService> service;
 
   /// Whether its weights are what was loaded: nobody has written to a file that they lie in, or cut
   /// it. Errors: Model::check_weights().

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/generate/chat_style.h"
+#include "engine/generation/chat_style.h"
 #include "tools/llmserve/conversations/conversations.h"
 
 namespace llm {

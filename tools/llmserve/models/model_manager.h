@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "engine/serve/text_service.h"
+#include "engine/batching/generation_service.h"
 #include "tools/llmserve/api/answer.h"
 #include "tools/llmserve/api/served_model.h"
 #include "tools/llmserve/http/http_server.h"

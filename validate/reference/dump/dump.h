@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/forward/activation_points.h"
 #include "engine/forward/probe.h"
-#include "engine/forward/taps.h"
 #include "validate/reference/npz/npz.h"
 
 namespace llm {

@@ -8,12 +8,12 @@
 #include <span>
 #include <utility>
 
-#include "engine/forward/taps.h"
+#include "engine/forward/activation_points.h"
 #include "quant/formats/dequantize.h"
 #include "validate/reference/diff/likelihood.h"
 #include "validate/reference/diff/metrics.h"
 #include "validate/reference/dump/engine_dump.h"
-#include "validate/reference/locate/ideal_ops.h"
+#include "validate/reference/fault_localization/ideal_ops.h"
 
 namespace llm {
 namespace {

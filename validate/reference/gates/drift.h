@@ -12,7 +12,7 @@
 #include "engine/engine.h"
 #include "validate/reference/diff/layer_diff.h"
 #include "validate/reference/dump/dump.h"
-#include "validate/reference/locate/op_replay.h"
+#include "validate/reference/fault_localization/op_replay.h"
 
 namespace llm {
 

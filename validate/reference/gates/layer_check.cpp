@@ -13,9 +13,9 @@
 #include "base/thread_team.h"
 #include "validate/reference/diff/limits.h"
 #include "validate/reference/dump/engine_dump.h"
+#include "validate/reference/fault_localization/locate.h"
+#include "validate/reference/fault_localization/op_check.h"
 #include "validate/reference/gates/drift.h"
-#include "validate/reference/locate/locate.h"
-#include "validate/reference/locate/op_check.h"
 
 namespace llm {
 namespace {

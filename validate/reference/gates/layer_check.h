@@ -11,7 +11,7 @@
 #include "engine/model/hyper_parameters.h"
 #include "validate/reference/diff/limits.h"
 #include "validate/reference/dump/dump.h"
-#include "validate/reference/locate/locate_finding.h"
+#include "validate/reference/fault_localization/locate_finding.h"
 
 namespace llm {
 

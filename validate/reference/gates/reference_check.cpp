@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "engine/forward/taps.h"
+#include "engine/forward/activation_points.h"
+#include "validate/reference/fault_localization/op_replay.h"
 #include "validate/reference/gates/layer_check.h"
-#include "validate/reference/locate/op_replay.h"
 
 namespace llm {
 namespace {

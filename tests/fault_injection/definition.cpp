@@ -1,0 +1,309 @@
+// The definition with faults. A fault without a side is that of the kernels (kernels.cpp), too, so
+// that no comparison of bits can show it.
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "engine/forward/reference/ops.h"
+#include "engine/forward/route.h"
+#include "engine/model/rope.h"
+#include "quant/formats/activations.h"
+#include "quant/formats/reference/dot.h"
+#include "tests/fault_injection/corrupt.h"
+#include "tests/fault_injection/fault.h"
+#include "tests/fault_injection/pass.h"
+
+namespace llm::faults {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+using Floats = std::span<const float>;
+using Output = std::span<float>;
+
+constexpr std::size_t kChunk = contract::kAttentionChunk;
+
+/// The activations that a fault's product sees, in `rows` rows; nothing where there is no fault.
+std::vector<std::byte> spoiled_activations(WeightType type, Bytes activations, std::size_t rows) {
+  const BlockTraits& traits = block_traits(type);
+  const std::size_t n = traits.block_weights;
+  const auto fault =
+      planted("matmul",
+              {{"side", "definition"}, {"type", traits.name}, {"path", n == 1 ? "float" : "int8"}});
+  if (!fault || !fault->holds({})) return {};
+  note_struck();
+  std::vector<std::byte> wrong(activations.begin(), activations.end());
+  const auto each = [&]<typename Block>(Block* x) {
+    const std::size_t blocks = wrong.size() / sizeof(Block);
+    for (std::size_t b = 0; b < blocks; ++b) {
+      spoil(*fault, sub_block(traits.name), (b + 1) % (blocks / rows) == 0, {x[b].qs, &x[b].d});
+      recount(x[b], fault->is("min"));
+    }
+  };
+  if (n == 1) {
+    const std::size_t cols = wrong.size() / sizeof(float) / rows;
+    for (std::size_t r = 0; r < rows; ++r)
+      spoil(*fault, 32, {reinterpret_cast<float*>(wrong.data()) + r * cols, cols});
+  } else if (n < BlockQ8_K::kWeights) {
+    each(reinterpret_cast<BlockQ8_32*>(wrong.data()));
+  } else {
+    each(reinterpret_cast<BlockQ8_K*>(wrong.data()));
+  }
+  return wrong;
+}
+
+template <typename Block>
+void spoil_quantized(std::string_view format, Floats x, Block& out) {
+  const auto fault = planted(
+      "quantize", {{"side", "definition"}, {"format", format}, {"amax", largest_magnitude(x)}});
+  if (!fault || !fault->holds({})) return;
+  const Block before = out;
+  quantize_wrongly(*fault, x, {out.qs, &out.d});
+  recount(out, fault->is("sum"));
+  if (std::memcmp(&before, &out, sizeof(out)) != 0) note_struck();
+}
+
+}  // namespace
+
+// ---- products
+
+LLM_WRAP(dot_rows,
+         "_ZN3llm9reference7dot_rowENS_10WeightTypeESt4spanIKSt4byteLm18446744073709551615EES5_S2_"
+         "IfLm18446744073709551615EE",
+         void, WeightType type, Bytes row, Bytes activations, Output y) {
+  if (planted("matmul") != nullptr) {
+    const auto wrong = spoiled_activations(type, activations, y.size());
+    if (!wrong.empty()) return real_dot_rows(type, row, wrong, y);
+  }
+  real_dot_rows(type, row, activations, y);
+}
+
+LLM_WRAP(
+    dot_rows_f32,
+    "_ZN3llm9reference11dot_row_f32ENS_10WeightTypeESt4spanIKSt4byteLm18446744073709551615EES2_"
+    "IKfLm18446744073709551615EES2_IfLm18446744073709551615EE",
+    void, WeightType type, Bytes row, Floats x, Output y) {
+  const BlockTraits& traits = block_traits(type);
+  const std::size_t block = traits.block_weights;
+  const auto fault = planted("matmul", {{"side", "definition"},
+                                        {"type", traits.name},
+                                        {"path", block == 1 ? "float" : "dequantized"}});
+  if (!fault || !fault->holds({})) return real_dot_rows_f32(type, row, x, y);
+  note_struck();
+  std::vector<float> wrong(x.begin(), x.end());
+  const std::size_t cols = x.size() / y.size();
+  for (std::size_t t = 0; t < y.size(); ++t)
+    spoil(*fault, block == 1 ? 32 : block, {wrong.data() + t * cols, cols});
+  real_dot_rows_f32(type, row, wrong, y);
+}
+
+// ---- quantized activations
+
+LLM_WRAP(quantize_k, "_ZN3llm14quantize_blockESt4spanIKfLm256EERNS_9BlockQ8_KE", void,
+         std::span<const float, 256> x, BlockQ8_K& out) {
+  real_quantize_k(x, out);
+  if (planted("quantize") != nullptr) spoil_quantized("Q8_K", x, out);
+}
+
+LLM_WRAP(quantize_32, "_ZN3llm14quantize_blockESt4spanIKfLm32EERNS_10BlockQ8_32E", void,
+         std::span<const float, 32> x, BlockQ8_32& out) {
+  real_quantize_32(x, out);
+  if (planted("quantize") != nullptr) spoil_quantized("Q8_32", x, out);
+}
+
+LLM_WRAP(quantize_rows,
+         "_ZN3llm20quantize_activationsENS_16ActivationFormatESt4spanIKfLm18446744073709551615EES1_"
+         "ISt4byteLm18446744073709551615EE",
+         void, ActivationFormat format, Floats x, std::span<std::byte> out) {
+  real_quantize_rows(format, x, out);
+  if (planted("quantize") == nullptr) return;
+  const auto each = [&]<typename Block>(std::string_view name, Block* block) {
+    for (std::size_t i = 0; i < x.size(); i += Block::kWeights)
+      spoil_quantized(name, x.subspan(i, Block::kWeights), *block++);
+  };
+  if (format == ActivationFormat::kQ8_K) each("Q8_K", reinterpret_cast<BlockQ8_K*>(out.data()));
+  if (format == ActivationFormat::kQ8_32) each("Q8_32", reinterpret_cast<BlockQ8_32*>(out.data()));
+}
+
+/// A group of a q8 cache, and of its queries.
+LLM_WRAP(quantize_group, "_ZN3llm14quantize_codesESt4spanIKfLm18446744073709551615EEPa", float,
+         Floats x, std::int8_t* codes) {
+  float d = real_quantize_group(x, codes);
+  const auto fault = planted(
+      "quantize", {{"side", "definition"}, {"format", "Q8_32"}, {"amax", largest_magnitude(x)}});
+  if (!fault || !fault->holds({})) return d;
+  note_struck();
+  quantize_wrongly(*fault, x, {{codes, x.size()}, &d});
+  return d;
+}
+
+// ---- norms, RoPE, activations, sums
+
+LLM_WRAP(rms_norm,
+         "_ZN3llm9reference8rms_normESt4spanIKfLm18446744073709551615EES3_fS1_IfLm"
+         "18446744073709551615EE",
+         void, Floats x, Floats weight, float eps, Output y) {
+  float squares = 0;
+  for (const float v : x) squares += v * v;
+  const auto fault = planted("rms_norm", {{"side", "definition"},
+                                          {"n", x.size()},
+                                          {"mean_square", squares / static_cast<float>(x.size())}});
+  if (!fault || !fault->holds({})) return real_rms_norm(x, weight, eps, y);
+  note_struck();
+  real_rms_norm(x, weight, fault->is("eps") ? eps * 0.1F : fault->is("no_eps") ? 0 : eps, y);
+  if (fault->is("last_weight")) y[y.size() - 1] = y[y.size() - 1] / weight.back() * weight[0];
+}
+
+LLM_WRAP(route,
+         "_ZN3llm5routeESt4spanIKfLm18446744073709551615EES0_IjLm18446744073709551615EES0_IfLm"
+         "18446744073709551615EE",
+         void, Floats logits, std::span<std::uint32_t> chosen, Output weights) {
+  real_route(logits, chosen, weights);
+  const auto fault = planted("route", {{"experts", logits.size()}});
+  if (!fault || !fault->holds({})) return;
+  note_struck();
+  const std::size_t n = logits.size();
+  std::vector<float> other(logits.begin(), logits.end());
+  if (fault->is("higher_id")) {
+    std::ranges::reverse(other);
+    real_route(other, chosen, weights);
+    for (std::uint32_t& id : chosen) id = static_cast<std::uint32_t>(n) - 1 - id;
+    std::ranges::reverse(chosen);
+    std::ranges::reverse(weights);
+  }
+  if (fault->is("by_magnitude")) {
+    for (float& logit : other) logit = std::abs(logit);
+    real_route(other, chosen, weights);
+  }
+  if (fault->is("of_all")) {  // weights of a softmax over all experts
+    std::vector<std::uint32_t> all(n);
+    std::vector<float> of_all(n);
+    real_route(logits, all, of_all);
+    for (std::size_t j = 0; j < chosen.size(); ++j) weights[j] = of_all[chosen[j]];
+  }
+  if (fault->is("equal_weights"))
+    std::ranges::fill(weights, 1.0F / static_cast<float>(chosen.size()));
+}
+
+LLM_WRAP(norm_heads,
+         "_ZN3llm9reference10norm_headsESt4spanIfLm18446744073709551615EES1_IKfLm"
+         "18446744073709551615EEf",
+         void, Output x, Floats weight, float eps) {
+  const std::vector<float> before(x.begin(), x.end());
+  real_norm_heads(x, weight, eps);
+  const auto fault = planted("head_norm", {{"side", "definition"}});
+  const std::size_t n = weight.size();
+  for (std::size_t head = 0; fault && n > 0 && head < x.size() / n; ++head) {
+    if (!fault->holds({{"head", head}, {"heads_after", x.size() / n - 1 - head}})) continue;
+    const Output y = x.subspan(head * n, n);
+    note_struck();
+    if (fault->is("dropped")) std::copy_n(before.begin() + head * n, n, y.begin());
+    if (fault->is("twice")) real_norm_heads(y, weight, eps);
+    if (fault->is("last_weight")) y[n - 1] = y[n - 1] / weight[n - 1] * weight[n - 2];
+  }
+}
+
+LLM_WRAP(
+    rope,
+    "_ZN3llm9reference4ropeESt4spanIfLm18446744073709551615EEmS1_IKfLm18446744073709551615EES4_"
+    "",
+    void, Output x, std::size_t head_dim, Floats cos, Floats sin) {
+  const std::vector<float> before(x.begin(), x.end());
+  real_rope(x, head_dim, cos, sin);
+  const auto fault = planted("rope", {{"side", "definition"}, {"pairs", cos.size()}});
+  for (std::size_t i = 0; fault && i + 1 < x.size(); i += 2) {
+    const std::size_t pair = i % head_dim / 2;
+    if (pair >= cos.size() ||
+        !fault->holds(
+            {{"pair", pair}, {"pairs_after", cos.size() - 1 - pair}, {"head", i / head_dim}}))
+      continue;
+    if (fault->is("unrotated")) put(x[i], before[i]), put(x[i + 1], before[i + 1]);
+    if (fault->is("sin_sign")) {
+      put(x[i], std::fma(before[i], cos[pair], before[i + 1] * sin[pair]));
+      put(x[i + 1], std::fma(before[i], -sin[pair], before[i + 1] * cos[pair]));
+    }
+  }
+}
+
+LLM_WRAP(activate,
+         "_ZN3llm9reference8activateENS_10ActivationESt4spanIKfLm18446744073709551615EES4_S2_IfLm"
+         "18446744073709551615EE",
+         void, Activation kind, Floats gate, Floats up, Output y) {
+  const std::vector<float> before(gate.begin(), gate.end());
+  real_activate(kind, gate, up, y);
+  const auto fault = planted("activate", {{"side", "definition"}, {"kind", activation_name(kind)}});
+  for (std::size_t i = 0; fault && i < y.size(); ++i) {
+    if (fault->holds({{"x", before[i]}}))
+      put(y[i], activated(*fault, kind, before[i], up[i], y[i]));
+  }
+}
+
+/// Residual sums, and biases.
+LLM_WRAP(add,
+         "_ZN3llm9reference3addESt4spanIKfLm18446744073709551615EES1_IfLm18446744073709551615EEf",
+         void, Floats y, Output x, float scale) {
+  if (strikes("residual", {{"side", "definition"}})) {
+    std::ranges::copy(y, x.begin());
+  } else {
+    real_add(y, x, scale);
+  }
+}
+
+// ---- angles, which both use
+
+LLM_WRAP(angles, "_ZNK3llm4Rope6anglesEmSt4spanIfLm18446744073709551615EES2_", void,
+         const Rope* self, std::size_t position, Output cos, Output sin) {
+  real_angles(self, position, cos, sin);
+  const auto fault =
+      planted("angle", {{"position", position}, {"rows", pass_rows()}, {"fast", pass_rows() > 0}});
+  if (!fault) return;
+  const std::span<const double> frequencies = self->frequencies();
+  for (std::size_t i = 0; i < cos.size(); ++i) {
+    const double f = frequencies[i];
+    if (!fault->holds({{"pair", i}, {"pairs_after", cos.size() - 1 - i}, {"frequency", f}}))
+      continue;
+    double angle = static_cast<double>(position) * f;
+    if (fault->is("late")) angle -= f;
+    if (fault->is("early")) angle += f;
+    if (fault->is("wrapped")) angle = static_cast<double>(position % 2048) * f;
+    if (fault->is("f32")) angle = static_cast<float>(position) * static_cast<float>(f);
+    if (fault->is("theta")) angle = static_cast<double>(position) * std::pow(f, 1.4);
+    if (fault->is("exponent")) angle = static_cast<double>(position) * std::sqrt(f);
+    put(cos[i], static_cast<float>(std::cos(angle)));
+    put(sin[i], static_cast<float>(std::sin(angle)));
+  }
+}
+
+// ---- attention
+
+LLM_WRAP(attend,
+         "_ZN3llm9reference6attendESt4spanIKfLm18446744073709551615EEfRKNS_13SequenceStateEmmmmPS2_"
+         "S1_IfLm"
+         "18446744073709551615EE",
+         void, Floats q, float scale, const SequenceState& cache, std::size_t layer,
+         std::size_t kv_head, std::size_t position, std::size_t window, const float* sink,
+         Output context) {
+  const auto fault = planted(
+      "attend", {{"side", "definition"}, {"position", position}, {"chunk", position / kChunk}});
+  if (!fault || !fault->holds({}))
+    return real_attend(q, scale, cache, layer, kv_head, position, window, sink, context);
+  note_struck();
+  std::vector<float> wrong(q.begin(), q.end());
+  if (fault->is("last_dim")) wrong.back() = 0;
+  if (fault->is("no_scale")) {
+    for (float& value : wrong) value *= 2;
+  }
+  if (fault->is("fewer_keys") && position % kChunk != 0) --position;
+  if (fault->is("more_keys") && position % kChunk != kChunk - 1) ++position;
+  if (fault->is("no_chunk") && position >= kChunk) position = position / kChunk * kChunk - 1;
+  if (fault->is("next_head") && kv_head > 0) --kv_head;
+  if (fault->is("window_short") && window > 1) --window;
+  if (fault->is("window_long") && window > 0) ++window;
+  const float scaled = sink != nullptr ? *sink * scale : 0;
+  if (fault->is("no_sink")) sink = nullptr;
+  if (fault->is("sink_scaled") && sink != nullptr) sink = &scaled;
+  real_attend(wrong, scale, cache, layer, kv_head, position, window, sink, context);
+}
+
+}  // namespace llm::faults

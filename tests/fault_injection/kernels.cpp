@@ -1,0 +1,448 @@
+// The entries of KernelTable with faults: each calls the right kernel and, where a fault strikes,
+// makes of its result what a wrong one would have given.
+
+#include <array>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "quant/kernels/kernel_table.h"
+#include "quant/numerics/contract.h"
+#include "tests/fault_injection/corrupt.h"
+#include "tests/fault_injection/fault.h"
+#include "tests/fault_injection/pass.h"
+
+namespace llm::faults {
+
+LLM_WRAP(kernel_table, "_ZN3llm12kernel_tableENS_3IsaE", const KernelTable*, Isa isa);
+
+namespace {
+
+constexpr std::size_t kIsas = 8;
+constexpr std::size_t kPanelRows = contract::kPanelRows;
+constexpr std::size_t kChunk = contract::kAttentionChunk;
+
+/// The tables without faults.
+std::array<const KernelTable*, kIsas> right{};
+
+/// One instruction set's entries.
+template <std::size_t I>
+struct Entries {
+  static const KernelTable& table() { return *right[I]; }
+  static std::string_view isa() { return isa_name(table().isa); }
+
+  // ---- products
+
+  template <typename Block>
+  static void spoil_blocks(const Fault& fault, const MatmulArgs& args, Block* x) {
+    const std::size_t n_blocks = args.n_cols / Block::kSize;
+    for (std::size_t i = 0; i < n_blocks * args.n_tokens; ++i) {
+      const bool is_last = i / args.n_tokens + 1 == n_blocks;
+      spoil(fault, sub_block(block_traits(args.type).name), is_last, {x[i].qs, &x[i].d});
+      recount(x[i], fault.is("min"));
+    }
+  }
+
+  template <typename Element, typename Spoil>
+  static void matmul_of_copy(MatmulArgs args, std::size_t n, Spoil spoil_all) {
+    const auto* x = static_cast<const Element*>(args.x);
+    // 64-byte aligned, as activations are.
+    std::vector<std::byte> memory(n * sizeof(Element) + 64);
+    void* at = memory.data();
+    std::size_t room = memory.size();
+    auto* copy = static_cast<Element*>(std::align(64, n * sizeof(Element), at, room));
+    std::memcpy(copy, x, n * sizeof(Element));
+    spoil_all(copy);
+    args.x = copy;
+    table().matmul(args);
+  }
+
+  static void matmul_of_spoiled(const Fault& fault, const MatmulArgs& args) {
+    const std::size_t block = block_traits(args.type).block_weights;
+    const std::size_t n = args.n_tokens * args.n_cols;
+    if (args.dequantize || block == 1) {
+      matmul_of_copy<float>(args, n, [&](float* x) {
+        for (std::size_t t = 0; t < args.n_tokens; ++t)
+          spoil(fault, block == 1 ? 32 : block, {x + t * args.n_cols, args.n_cols});
+      });
+    } else if (block == KernelQ8K::kSize) {
+      matmul_of_copy<KernelQ8K>(args, n / block,
+                                [&](KernelQ8K* x) { spoil_blocks(fault, args, x); });
+    } else {
+      matmul_of_copy<KernelQ8x32>(args, n / KernelQ8x32::kSize,
+                                  [&](KernelQ8x32* x) { spoil_blocks(fault, args, x); });
+    }
+  }
+
+  static std::size_t rows_in_panel(const MatmulArgs& args, std::size_t panel) {
+    return std::min(kPanelRows, args.n_rows - panel * kPanelRows);
+  }
+
+  static void matmul(const MatmulArgs& args) {
+    if (planted("matmul") == nullptr) return table().matmul(args);
+    const std::size_t n_panels = (args.n_rows + kPanelRows - 1) / kPanelRows;
+    const BlockTraits& traits = block_traits(args.type);
+    const auto fault = planted("matmul", {{"side", "kernel"},
+                                          {"isa", isa()},
+                                          {"type", traits.name},
+                                          {"path", traits.block_weights == 1 ? "float"
+                                                   : args.dequantize         ? "dequantized"
+                                                                             : "int8"},
+                                          {"tokens", args.n_tokens},
+                                          {"panels", n_panels},
+                                          {"share_begin", args.panel_begin},
+                                          {"cols", args.n_cols},
+                                          {"add", args.add}});
+    if (!fault) return table().matmul(args);
+    const std::size_t first = args.panel_begin * kPanelRows;
+    const std::size_t n = std::min(args.panel_end * kPanelRows, args.n_rows) - first;
+    std::vector<float> other(args.n_tokens * n);
+    for (std::size_t t = 0; t < args.n_tokens; ++t)
+      std::memcpy(&other[t * n], args.y + t * args.y_stride + first, n * sizeof(float));
+    table().matmul(args);
+    const bool by_input = is_of_input(*fault);
+    if (by_input) {
+      MatmulArgs spoiled = args;
+      spoiled.y = other.data() - first;
+      spoiled.y_stride = n;
+      matmul_of_spoiled(*fault, spoiled);
+    }
+    for (std::size_t t = 0; t < args.n_tokens; ++t) {
+      for (std::size_t r = n; r-- > 0;) {
+        const std::size_t row = first + r;
+        const std::size_t panel = row / kPanelRows;
+        if (!fault->holds({{"row", row},
+                           {"rows_after", args.n_rows - 1 - row},
+                           {"panel", panel},
+                           {"panels_after", args.panel_end - 1 - panel},
+                           {"panel_rows", rows_in_panel(args, panel)},
+                           {"token", t},
+                           {"tokens_after", args.n_tokens - 1 - t}}))
+          continue;
+        float& y = args.y[t * args.y_stride + row];
+        if (by_input || fault->is("stale")) put(y, other[t * n + r]);
+        if (fault->is("ulp")) put(y, ulp(y));
+        if (fault->is("sign")) put(y, -y);
+        if (fault->is("row_before") && r > 0) put(y, args.y[t * args.y_stride + row - 1]);
+        if (fault->is("token_before") && t > 0) put(y, args.y[(t - 1) * args.y_stride + row]);
+      }
+    }
+  }
+
+  // ---- rows
+
+  template <typename Block>
+  static void quantize(std::string_view format, const float* x, std::size_t n, Block* out,
+                       std::size_t n_tokens) {
+    const auto fault =
+        planted("quantize", {{"side", "kernel"}, {"isa", isa()}, {"format", format}});
+    const std::size_t n_blocks = n / Block::kSize;
+    for (std::size_t b = 0; fault && b < n_blocks; ++b) {
+      Block& block = out[b * n_tokens];
+      const std::span<const float> of_block(x + b * Block::kSize, Block::kSize);
+      if (!fault->holds({{"block", b},
+                         {"blocks_after", n_blocks - 1 - b},
+                         {"amax", largest_magnitude(of_block)}}))
+        continue;
+      const Block before = block;
+      quantize_wrongly(*fault, of_block, {block.qs, &block.d});
+      recount(block, fault->is("sum"));
+      if (std::memcmp(&before, &block, sizeof(block)) != 0) note_struck();
+    }
+  }
+  static void quantize_q8k(const float* x, std::size_t n, KernelQ8K* out, std::size_t n_tokens) {
+    if (is_late("quantize")) return do_later([=] { table().quantize_q8k(x, n, out, n_tokens); });
+    table().quantize_q8k(x, n, out, n_tokens);
+    if (planted("quantize") != nullptr) quantize("Q8_K", x, n, out, n_tokens);
+  }
+  static void quantize_q8x32(const float* x, std::size_t n, KernelQ8x32* out,
+                             std::size_t n_tokens) {
+    if (is_late("quantize")) return do_later([=] { table().quantize_q8x32(x, n, out, n_tokens); });
+    table().quantize_q8x32(x, n, out, n_tokens);
+    if (planted("quantize") != nullptr) quantize("Q8_32", x, n, out, n_tokens);
+  }
+
+  static void rms_norm(const float* x, const float* weight, std::size_t n, float eps, float* y) {
+    const Op op = pass_rows() > 0 ? op_of(weight) : kNoOp;
+    if (is_late(op.name)) return do_later([=] { table().rms_norm(x, weight, n, eps, y); });
+    const std::vector<float> before(x, x + n);
+    table().rms_norm(x, weight, n, eps, y);
+    if (!op.name.empty()) spoil_rows(op, table().isa, {y, n, 1, 0, n, n});
+    if (planted("rms_norm") == nullptr) return;
+    float squares = 0;
+    for (const float v : before) squares += v * v;
+    const auto fault = planted("rms_norm", {{"side", "kernel"},
+                                            {"isa", isa()},
+                                            {"n", n},
+                                            {"op", op.name.empty() ? "none" : op.name},
+                                            {"threads", team_size()},
+                                            {"mean_square", squares / static_cast<float>(n)}});
+    if (!fault) return;
+    std::vector<float> other(y, y + n);
+    if (fault->is("eps")) table().rms_norm(before.data(), weight, n, eps * 0.1F, other.data());
+    if (fault->is("no_eps")) table().rms_norm(before.data(), weight, n, 0.0F, other.data());
+    if (fault->is("dropped")) other = before;
+    if (fault->is("twice")) table().rms_norm(y, weight, n, eps, other.data());
+    if (fault->is("count")) {
+      for (float& v : other) v *= 1.0F + 0.5F / static_cast<float>(n);
+    }
+    if (fault->is("last_weight") && n > 1 && weight[n - 1] != 0)
+      other[n - 1] = y[n - 1] / weight[n - 1] * weight[n - 2];
+    if (fault->is("ulp")) other[n - 1] = ulp(y[n - 1]);
+    for (std::size_t i = 0; i < n; ++i) put(y[i], other[i]);
+  }
+
+  static void rope(float* x, std::size_t begin, std::size_t end, std::size_t head_dim,
+                   const float* cos, const float* sin, std::size_t pairs) {
+    const auto fault = planted("rope", {{"side", "kernel"}, {"isa", isa()}, {"pairs", pairs}});
+    const std::vector<float> before(x + begin, x + end);
+    table().rope(x, begin, end, head_dim, cos, sin, pairs);
+    for (std::size_t i = begin; fault && i + 1 < end; i += 2) {
+      const std::size_t pair = i % head_dim / 2;
+      if (pair >= pairs || !fault->holds({{"pair", pair},
+                                          {"pairs_after", pairs - 1 - pair},
+                                          {"head", i / head_dim},
+                                          {"begin", begin % head_dim}}))
+        continue;
+      const float x0 = before[i - begin];
+      const float x1 = before[i - begin + 1];
+      const float s = -sin[pair];
+      if (fault->is("unrotated")) put(x[i], x0), put(x[i + 1], x1);
+      if (fault->is("sin_sign")) {
+        put(x[i], __builtin_fmaf(x0, cos[pair], -(x1 * s)));
+        put(x[i + 1], __builtin_fmaf(x0, s, x1 * cos[pair]));
+      }
+      if (fault->is("ulp")) put(x[i + 1], ulp(x[i + 1]));
+    }
+    spoil_in_place("q_rope", table().isa, x, begin, end, "q");
+    spoil_in_place("k_rope", table().isa, x, begin, end, "k");
+  }
+
+  static void activate(Activation kind, float* gate, const float* up, std::size_t n) {
+    if (is_late("ffn_act")) return do_later([=] { table().activate(kind, gate, up, n); });
+    const auto fault =
+        planted("activate",
+                {{"side", "kernel"}, {"isa", isa()}, {"n", n}, {"kind", activation_name(kind)}});
+    const std::vector<float> before(gate, gate + n);
+    table().activate(kind, gate, up, n);
+    for (std::size_t i = 0; fault && i < n; ++i) {
+      if (fault->holds({{"x", before[i]}, {"i", i}, {"after", n - 1 - i}}))
+        put(gate[i], activated(*fault, kind, before[i], up[i], gate[i]));
+    }
+    spoil_in_place("ffn_act", table().isa, gate, 0, n, "gate");
+  }
+
+  static void axpy(float a, const float* x, std::size_t n, float* y) {
+    const auto fault = planted("axpy", {{"side", "kernel"}, {"isa", isa()}, {"n", n}});
+    const std::vector<float> before(y, y + n);
+    table().axpy(a, x, n, y);
+    if (!fault) return;
+    if (fault->is("last")) put(y[n - 1], before[n - 1]);
+    if (fault->is("ulp")) put(y[n - 1], ulp(y[n - 1]));
+    for (std::size_t i = 0; fault->is("rounded_twice") && i < n; ++i)
+      put(y[i], a * x[i] + before[i]);
+  }
+
+  static void to_half(const float* x, std::size_t n, std::uint16_t* y) {
+    const auto fault = planted("to_half", {{"side", "kernel"}, {"isa", isa()}, {"n", n}});
+    const std::vector<float> before(x, x + n);
+    table().to_half(x, n, y);
+    for (std::size_t i = 0; fault && i < n; ++i) {
+      const float magnitude = before[i] < 0 ? -before[i] : before[i];
+      if (!fault->holds({{"x", magnitude}, {"i", i}, {"after", n - 1 - i}})) continue;
+      const std::uint16_t was = std::exchange(y[i], half_of(*fault, before[i], y[i]));
+      if (y[i] != was) note_struck();
+    }
+  }
+
+  static void exp_distances(const float* x, std::size_t n, float largest, float divisor, float* y) {
+    const auto fault = planted("exp", {{"side", "kernel"}, {"isa", isa()}, {"n", n}});
+    const std::vector<float> before(x, x + n);
+    table().exp_distances(x, n, largest, divisor, y);
+    for (std::size_t i = 0; fault && i < n; ++i) {
+      const float from = (before[i] - largest) / divisor;
+      if (fault->holds({{"x", from}, {"i", i}, {"after", n - 1 - i}}))
+        put(y[i], function_of(*fault, from, y[i]));
+    }
+  }
+
+  // ---- attention
+
+  /// The partial results that a wrong kernel would give. @return false: it gives none
+  static bool attend_wrongly(const Fault& fault, const AttendArgs& args, float* partial) {
+    AttendArgs wrong = args;
+    wrong.partial = partial;
+    const std::size_t width = args.n_heads * args.layout.head_dim;
+    std::vector<float> q;
+    if (fault.is("fewer_keys")) {
+      if (args.first_position > 0) {
+        wrong.first_position -= 1;
+      } else {
+        if (args.n_tokens == 1) return false;
+        wrong.q += args.q_stride;
+        wrong.n_tokens -= 1;
+        wrong.partial += args.n_heads * (2 + args.layout.head_dim);
+      }
+    } else if (fault.is("more_keys")) {
+      const std::size_t end = args.first_position + args.n_tokens;
+      if (end % kChunk == 0 || end / kChunk >= args.chunk_end) return false;
+      wrong.first_position += 1;
+    } else if (fault.is("window_short") || fault.is("window_long")) {
+      if (args.window < 2) return false;
+      wrong.window = fault.is("window_short") ? args.window - 1 : args.window + 1;
+    } else if (fault.is("no_chunk")) {
+      if (args.chunk_end - args.chunk_begin < 2) return false;
+      wrong.chunk_end -= 1;
+    } else if (fault.is("last_dim") || fault.is("no_scale")) {
+      q.resize(args.n_tokens * width);
+      for (std::size_t t = 0; t < args.n_tokens; ++t)
+        std::memcpy(&q[t * width], args.q + t * args.q_stride, width * sizeof(float));
+      for (std::size_t i = 0; i < q.size(); ++i) {
+        if (fault.is("last_dim") && (i + 1) % args.layout.head_dim == 0) q[i] = 0;
+        if (fault.is("no_scale")) q[i] *= 2;
+      }
+      wrong.q = q.data();
+      wrong.q_stride = width;
+    } else if (fault.is("other_pages")) {
+      const auto caches = pass_caches();
+      if (caches.size() < 2) return false;
+      const auto pages = caches[0]->pages(0);
+      if (args.pages == pages.data() || pages.size() < args.chunk_end) return false;
+      wrong.pages = pages.data();
+    } else if (fault.is("next_head")) {
+      const std::size_t head_bytes = args.values_offset - args.keys_offset;
+      if (args.keys_offset == 0) return false;
+      wrong.keys_offset -= 2 * head_bytes;
+      wrong.values_offset -= 2 * head_bytes;
+    } else {
+      return false;
+    }
+    table().attend(wrong);
+    return true;
+  }
+
+  static void attend(const AttendArgs& args) {
+    if (is_late("attend")) return do_later([args] { table().attend(args); });
+    table().attend(args);
+    if (planted("attend") == nullptr) return;
+    const auto fault = planted("attend", {{"side", "kernel"},
+                                          {"isa", isa()},
+                                          {"kv", kv_name(args.layout.type)},
+                                          {"tokens", args.n_tokens},
+                                          {"heads", args.n_heads},
+                                          {"n_rows", args.n_tokens * args.n_heads},
+                                          {"dim", args.layout.head_dim},
+                                          {"chunks", args.chunk_end - args.chunk_begin}});
+    if (!fault) return;
+    const std::size_t size = 2 + args.layout.head_dim;
+    const std::size_t n_rows = args.n_tokens * args.n_heads;
+    std::vector<float> other(args.partial, args.partial + n_rows * size);
+    const bool again = attend_wrongly(*fault, args, other.data());
+    for (std::size_t row = 0; row < n_rows; ++row) {
+      const std::size_t position = args.first_position + row / args.n_heads;
+      const std::size_t chunk = position / kChunk;
+      const bool seen = position >= args.chunk_begin * kChunk;
+      if (seen && fault->holds({{"position", position},
+                                {"chunk", chunk},
+                                {"head", row % args.n_heads},
+                                {"row", row},
+                                {"rows_after", n_rows - 1 - row},
+                                {"token", row / args.n_heads}}))
+        spoil_partial(*fault, args, row, again ? &other[row * size] : nullptr);
+    }
+  }
+
+  static void spoil_partial(const Fault& fault, const AttendArgs& args, std::size_t row,
+                            const float* wrong) {
+    const std::size_t position = args.first_position + row / args.n_heads;
+    const std::size_t chunk = position / kChunk;
+    const std::size_t size = 2 + args.layout.head_dim;
+    float* out = args.partial + row * size;
+    if (fault.is("no_chunk") && wrong == nullptr) {
+      // This call's one chunk is the row's last: it adds nothing.
+      if (chunk != args.chunk_begin || chunk == 0) return;
+      note_struck();
+      std::memset(out, 0, size * sizeof(float));
+      out[0] = -std::numeric_limits<float>::infinity();
+    } else if (fault.is("no_chunk") && chunk + 1 != args.chunk_end) {
+      return;
+    } else if (fault.is("fewer_keys") &&
+               (wrong == nullptr || position % kChunk == 0 || chunk + 1 != args.chunk_end)) {
+      return;
+    } else if (wrong != nullptr) {
+      for (std::size_t i = 0; i < size; ++i) put(out[i], wrong[i]);
+    }
+    if (fault.is("sum_ulp")) put(out[1], ulp(out[1]));
+    if (fault.is("ulp")) put(out[size - 1], ulp(out[size - 1]));
+    if (fault.is("head_before") && row % args.n_heads > 0) {
+      for (std::size_t i = 0; i < size; ++i) put(out[i], (out - size)[i]);
+    }
+  }
+
+  static void merge(float* sum, const float* later, std::size_t head_dim) {
+    const auto fault = planted(
+        "merge",
+        {{"side", "kernel"}, {"isa", isa()}, {"rising", later[0] > sum[0]}, {"dim", head_dim}});
+    const std::vector<float> before(sum, sum + 2 + head_dim);
+    table().merge(sum, later, head_dim);
+    if (!fault) return;
+    if (fault->is("max")) put(sum[0], before[0]);
+    if (fault->is("sum")) put(sum[1], before[1]);
+    if (fault->is("last")) put(sum[1 + head_dim], before[1 + head_dim]);
+    if (fault->is("ulp")) put(sum[1 + head_dim], ulp(sum[1 + head_dim]));
+  }
+
+  static void finish(const float* partial, std::size_t head_dim, float* context) {
+    // Of a batch, the task that attends; of one row, everybody for himself after the barrier.
+    if (pass_rows() > 1 && is_late("attend"))
+      return do_later([=] { table().finish(partial, head_dim, context); });
+    table().finish(partial, head_dim, context);
+    const auto fault = planted("finish", {{"side", "kernel"}, {"isa", isa()}, {"dim", head_dim}});
+    if (!fault) return;
+    const float inverse = 1.0F / partial[1];
+    for (std::size_t d = 0; d < head_dim; ++d) {
+      if (fault->is("reciprocal")) put(context[d], partial[2 + d] * inverse);
+      if (d + 1 < head_dim) continue;
+      if (fault->is("last")) put(context[d], partial[2 + d]);
+      if (fault->is("ulp")) put(context[d], ulp(context[d]));
+    }
+  }
+
+  static KernelTable wrapped() {
+    return {.isa = table().isa,
+            .prefetch_ahead = table().prefetch_ahead,
+            .matmul = matmul,
+            .quantize_q8k = quantize_q8k,
+            .quantize_q8x32 = quantize_q8x32,
+            .rms_norm = rms_norm,
+            .rope = rope,
+            .activate = activate,
+            .axpy = axpy,
+            .to_half = to_half,
+            .exp_distances = exp_distances,
+            .convolve = table().convolve,
+            .unit_length = table().unit_length,
+            .delta_rule = table().delta_rule,
+            .attend = attend,
+            .merge = merge,
+            .finish = finish};
+  }
+};
+
+using Tables = std::array<KernelTable, kIsas>;
+
+template <std::size_t... I>
+Tables wrap_all(std::index_sequence<I...>) {
+  ((right[I] = real_kernel_table(static_cast<Isa>(I))), ...);
+  return {(right[I] == nullptr ? KernelTable{} : Entries<I>::wrapped())...};
+}
+
+}  // namespace
+
+const KernelTable* wrap_kernel_table(Isa isa) {
+  static const Tables tables = wrap_all(std::make_index_sequence<kIsas>());
+  const auto i = static_cast<std::size_t>(isa);
+  return right[i] == nullptr ? nullptr : &tables[i];
+}
+
+}  // namespace llm::faults

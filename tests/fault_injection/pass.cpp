@@ -1,0 +1,334 @@
+#include "tests/fault_injection/pass.h"
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/thread_team.h"
+#include "engine/forward/forward.h"
+#include "quant/formats/dequantize.h"
+#include "quant/kernels/matmul.h"
+
+namespace llm::faults {
+namespace {
+
+/// Where a product's output lies.
+struct Region {
+  std::atomic<float*> begin = nullptr;
+  std::atomic<std::size_t> stride = 0;
+};
+
+struct State {
+  std::mutex mutex;  ///< of registration; no pass runs meanwhile
+  std::map<const PackedMatrix*, Op> matrices;
+  std::map<const PackedMatrix*, std::span<const float>> biases;
+  std::map<const float*, Op> norms;
+
+  std::vector<std::size_t> positions;  ///< of the pass's rows
+  std::vector<std::size_t> logit_positions;
+  std::vector<SequenceState*> caches;
+  Compute compute = Compute::kInt8;
+  bool probed = false;
+  std::atomic<std::size_t> n_embedded = 0;
+  std::atomic<int> layer = -1;
+  std::array<Region, 3> regions;  ///< q, k, gate
+};
+constexpr std::array<std::string_view, 3> kRegions = {"q", "k", "gate"};
+
+State& state() {
+  static State s;
+  return s;
+}
+
+void register_model(const Model& model) {
+  State& s = state();
+  const std::scoped_lock lock(s.mutex);
+  s.matrices.clear();
+  s.biases.clear();
+  s.norms.clear();
+  s.compute = model.compute();
+  const ModelWeights& weights = model.weights();
+  for (std::size_t i = 0; i < weights.layers.size(); ++i) {
+    const LayerWeights& w = weights.layers[i];
+    const int layer = static_cast<int>(i);
+    const auto add = [&](const PackedMatrix& matrix, std::string_view name) {
+      s.matrices[&matrix] = {name, layer};
+    };
+    add(w.attn_q, "q"), add(w.attn_k, "k"), add(w.attn_v, "v"), add(w.attn_output, "attn_out");
+    add(w.ffn_gate, "gate"), add(w.ffn_up, "up"), add(w.ffn_down, "ffn_out");
+    s.biases[&w.attn_q] = w.attn_q_bias.span();
+    s.biases[&w.attn_k] = w.attn_k_bias.span();
+    s.biases[&w.attn_v] = w.attn_v_bias.span();
+    s.norms[w.attn_norm.data()] = {"attn_norm", layer};
+    s.norms[w.ffn_norm.data()] = {"ffn_norm", layer};
+    if (w.attn_post_norm.size() > 0) s.norms[w.attn_post_norm.data()] = {"attn_post", layer};
+    if (w.ffn_post_norm.size() > 0) s.norms[w.ffn_post_norm.data()] = {"ffn_post", layer};
+    if (w.attn_q_norm.size() > 0) s.norms[w.attn_q_norm.data()] = {"q_norm", layer};
+    if (w.attn_k_norm.size() > 0) s.norms[w.attn_k_norm.data()] = {"k_norm", layer};
+  }
+  s.norms[weights.output_norm.data()] = {"result_norm", -1};
+  s.matrices[&weights.output()] = {"logits", -1};
+}
+
+thread_local std::vector<std::function<void()>> pending;
+thread_local Worker here{0, 1};  ///< outside a region: alone
+
+std::string_view compute_name() { return state().compute == Compute::kInt8 ? "int8" : "f32"; }
+
+void spoil_row(const Fault& fault, const Rows& rows, std::size_t i) {
+  float* y = rows.values + i * rows.stride;
+  const auto has = [&](std::size_t feature) { return feature >= rows.begin && feature < rows.end; };
+  const std::size_t last = rows.features - 1;
+  if (fault.is("eighth") && has(last)) put(y[last], y[last] * 1.125F);
+  if (fault.is("zero") && has(last)) put(y[last], 0);
+  if (fault.is("sign") && has(0)) put(y[0], -y[0]);
+  for (std::size_t k = rows.begin; k < rows.end; ++k) {
+    if (fault.is("tail") && k + 16 >= rows.features) put(y[k], 0);
+    if (fault.is("row_before") && i > 0) put(y[k], (y - rows.stride)[k]);
+    if (fault.is("stale")) put(y[k], 0);
+  }
+}
+
+}  // namespace
+
+Op op_of(const PackedMatrix& matrix) {
+  const auto found = state().matrices.find(&matrix);
+  return found == state().matrices.end() ? kNoOp : found->second;
+}
+Op op_of(const float* norm_weight) {
+  const auto found = state().norms.find(norm_weight);
+  return found == state().norms.end() ? kNoOp : found->second;
+}
+std::span<const float> bias_of(const PackedMatrix& matrix) {
+  const auto found = state().biases.find(&matrix);
+  return found == state().biases.end() ? std::span<const float>() : found->second;
+}
+
+std::size_t pass_rows() { return state().positions.size(); }
+int team_size() { return here.count; }
+std::span<SequenceState* const> pass_caches() { return state().caches; }
+
+void spoil_rows(Op op, Isa isa, const Rows& rows) {
+  const State& s = state();
+  if (s.positions.empty()) return;
+  const auto fault = planted("forward", {{"op", op.name},
+                                         {"layer", op.layer},
+                                         {"threads", team_size()},
+                                         {"rows", s.positions.size()},
+                                         {"probe", s.probed},
+                                         {"compute", compute_name()},
+                                         {"isa", isa_name(isa)}});
+  if (!fault) return;
+  const auto& positions = op.name == "logits" ? s.logit_positions : s.positions;
+  for (std::size_t i = rows.n; i-- > 0;) {
+    const std::size_t row = rows.first + i;
+    if (row >= positions.size()) continue;
+    if (fault->holds({{"position", positions[row]},
+                      {"row", row},
+                      {"rows_after", positions.size() - 1 - row}}))
+      spoil_row(*fault, rows, i);
+  }
+}
+
+void spoil_in_place(std::string_view name, Isa isa, float* x, std::size_t begin, std::size_t end,
+                    std::string_view made_by) {
+  State& s = state();
+  if (planted("forward") == nullptr || s.positions.empty()) return;
+  for (std::size_t r = 0; r < kRegions.size(); ++r) {
+    if (kRegions[r] != made_by) continue;
+    float* const first = s.regions[r].begin;
+    const std::size_t stride = s.regions[r].stride;
+    if (first == nullptr || x < first || x >= first + s.positions.size() * stride) continue;
+    const auto at = static_cast<std::size_t>(x - first);
+    const std::size_t row = at / stride;
+    spoil_rows(
+        {name, s.layer}, isa,
+        {first + row * stride, stride, 1, at % stride + begin, at % stride + end, stride, row});
+  }
+}
+
+bool is_late(std::string_view op) {
+  if (planted("late") == nullptr || pass_rows() == 0 || team_size() < 2) return false;
+  if (here.id != 1) return false;
+  return strikes("late", {{"op", op},
+                          {"layer", state().layer.load()},
+                          {"rows", pass_rows()},
+                          {"threads", team_size()}});
+}
+
+void do_later(std::function<void()> work) { pending.push_back(std::move(work)); }
+
+LLM_WRAP(run_parallel, "_ZN3llm12run_parallelEiRKSt8functionIFvNS_6WorkerEEE", void, int n_threads,
+         const std::function<void(Worker)>& body) {
+  real_run_parallel(n_threads, [&](Worker worker) {
+    here = worker;
+    body(worker);
+    here = {0, 1};
+  });
+}
+
+LLM_WRAP(wait, "_ZN3llm4Team4waitEv", void, Team* team) {
+  real_wait(team);
+  if (pending.empty()) return;
+  std::this_thread::sleep_for(std::chrono::microseconds(500));
+  for (const auto& work : std::exchange(pending, {})) work();
+}
+
+LLM_WRAP(create_forward, "_ZN3llm7Forward6createERKNS_5ModelEmmNS_6KvTypeE", Result<Forward>,
+         const Model& model, std::size_t max_batch, std::size_t context, KvType kv) {
+  register_model(model);
+  return real_create_forward(model, max_batch, context, kv);
+}
+
+LLM_WRAP(run_forward,
+         "_ZN3llm7Forward3runESt4spanIKNS_11PassSegmentELm18446744073709551615EES1_IfLm"
+         "18446744073709551615EEPNS_9ProbeSinkE",
+         void, Forward* self, std::span<const PassSegment> segments, std::span<float> logits,
+         ProbeSink* probe) {
+  State& s = state();
+  std::vector<PassSegment> changed(segments.begin(), segments.end());
+  for (PassSegment& segment : changed) {
+    if (!strikes("segment", {{"segments", segments.size()},
+                             {"segment", static_cast<std::size_t>(&segment - changed.data())},
+                             {"tokens", segment.tokens.size()},
+                             {"position", segment.first_position}}))
+      continue;
+    if (planted("segment")->is("from_zero")) segment.first_position = 0;
+    if (planted("segment")->is("position_before") && segment.first_position > 0)
+      --segment.first_position;
+  }
+  s.probed = probe != nullptr;
+  s.n_embedded = 0;
+  for (const PassSegment& segment : changed) {
+    const std::size_t n = segment.tokens.size();
+    for (std::size_t t = 0; t < n; ++t) {
+      s.positions.push_back(segment.first_position + t);
+      if (t + segment.n_logits >= n) s.logit_positions.push_back(segment.first_position + t);
+    }
+    s.caches.push_back(segment.state);
+  }
+  const std::size_t n = s.logit_positions.size();
+  const bool row_before = probe == nullptr && changed.size() == 1 && n > 0 &&
+                          n < s.positions.size() && strikes("logits_row", {{"rows", n}});
+  if (row_before) {
+    // Those of the tokens before.
+    ++changed[0].n_logits;
+    std::vector<float> more(logits.size() / n * (n + 1));
+    real_run_forward(self, changed, more, probe);
+    std::copy_n(more.begin(), logits.size(), logits.begin());
+  } else {
+    real_run_forward(self, changed, logits, probe);
+  }
+  s.positions.clear();
+  s.logit_positions.clear();
+  s.caches.clear();
+}
+
+LLM_WRAP(matmul,
+         "_ZN3llm6matmulERKNS_11KernelTableERKNS_12PackedMatrixENS_8TaskRowsERKNS_"
+         "16ActivationMatrixEPfmNS_8EpilogueERNS_13AlignedBufferISt4byteEE",
+         void, const KernelTable& kernels, const PackedMatrix& w, TaskRows rows,
+         const ActivationMatrix& x, float* y, std::size_t y_stride, Epilogue epilogue,
+         Workspace& workspace) {
+  const Op op = pass_rows() > 0 ? op_of(w) : kNoOp;
+  State& s = state();
+  if (op.layer >= 0 && !op.name.empty()) s.layer = op.layer;
+  for (std::size_t r = 0; r < kRegions.size(); ++r) {
+    if (kRegions[r] != op.name) continue;
+    s.regions[r].begin = y;
+    s.regions[r].stride = y_stride;
+  }
+  const auto run = [&kernels, &w, rows, x, y, y_stride, epilogue, &workspace, op] {
+    const bool overwrites =
+        epilogue == Epilogue::kAdd && strikes("residual", {{"op", op.name}, {"layer", op.layer}});
+    real_matmul(kernels, w, rows, x, y, y_stride, overwrites ? Epilogue::kStore : epilogue,
+                workspace);
+  };
+  if (is_late(op.name)) return do_later(run);
+  run();
+  if (op.name.empty()) return;
+  spoil_rows(op, kernels.isa, {y, y_stride, x.n_tokens(), rows.begin, rows.end, w.n_rows()});
+  // What is added to a product afterwards, made wrong before.
+  const std::span<const float> bias = bias_of(w);
+  const auto fault = bias.empty() ? std::nullopt
+                                  : planted("bias", {{"side", "kernel"},
+                                                     {"op", op.name},
+                                                     {"tokens", x.n_tokens()},
+                                                     {"threads", team_size()}});
+  for (std::size_t t = 0; fault && t < x.n_tokens(); ++t) {
+    for (std::size_t r = rows.begin; r < rows.end; ++r) {
+      if (!fault->holds({{"row", r},
+                         {"rows_after", bias.size() - 1 - r},
+                         {"share_row", r - rows.begin},
+                         {"token", t},
+                         {"tokens_after", x.n_tokens() - 1 - t}}))
+        continue;
+      float& out = y[t * y_stride + r];
+      if (fault->is("dropped")) put(out, out - bias[r]);
+      if (fault->is("twice")) put(out, out + bias[r]);
+      if (fault->is("next")) put(out, out + bias[(r + 1) % bias.size()] - bias[r]);
+    }
+  }
+}
+
+LLM_WRAP(dequantize_row,
+         "_ZN3llm8contract14dequantize_rowENS_10WeightTypeESt4spanIKSt4byteLm"
+         "18446744073709551615EES2_IfLm18446744073709551615EE",
+         void, WeightType type, std::span<const std::byte> row, std::span<float> out) {
+  if (pass_rows() == 0) {
+    real_dequantize_row(type, row, out);
+  } else {
+    const std::size_t number = state().n_embedded++;
+    if (is_late("embd")) {
+      return do_later([type, bytes = std::vector<std::byte>(row.begin(), row.end()), out] {
+        real_dequantize_row(type, bytes, out);
+      });
+    }
+    real_dequantize_row(type, row, out);
+    spoil_rows({"embd", -1}, Isa::kScalar,
+               {out.data(), out.size(), 1, 0, out.size(), out.size(), number});
+  }
+  const auto fault = planted("dequantize", {{"type", block_traits(type).name}});
+  const std::size_t block = block_traits(type).block_weights;
+  if (!fault || block == 1) return;
+  note_struck();
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::size_t in_block = i % block;
+    if (fault->is("last_code") && i + 1 == out.size()) out[i] = 0;
+    if (fault->is("sub_block") && in_block + 16 >= block) out[i] = 0;
+    if (fault->is("sub_block_sign") && in_block + 16 >= block) out[i] = -out[i];
+    if (fault->is("scale") && in_block + 16 >= block) out[i] *= 1.0F + 0x1p-5F;
+    if (fault->is("nibbles") && in_block % 2 == 1) std::swap(out[i], out[i - 1]);
+  }
+}
+
+LLM_WRAP(make_tasks, "_ZN3llm8RowTasksC1ERKNS_12PackedMatrixEmimm", void, RowTasks* self,
+         const PackedMatrix& w, std::size_t n_tokens, int n_workers, std::size_t unit,
+         std::size_t task_bytes) {
+  real_make_tasks(self, w, n_tokens, n_workers, unit, task_bytes);
+  const std::size_t n = w.n_panels();
+  if (!strikes("tasks", {{"workers", n_workers}, {"panels", n}, {"tokens", n_tokens}})) return;
+  // As if the matrix had no last panel.
+  PackedShape shape = w.shape();
+  shape.n_rows = (n - 1) * PackedShape::kPanelRows;
+  const PackedMatrix less(shape, nullptr);
+  real_make_tasks(self, less, n_tokens, n_workers, unit, task_bytes);
+}
+
+LLM_WRAP(share, "_ZNK3llm6Worker5shareEmm", Worker::Range, const Worker* self, std::size_t n,
+         std::size_t group) {
+  Worker::Range range = real_share(self, n, group);
+  const std::size_t groups = (n + group - 1) / group;
+  const auto workers = static_cast<std::size_t>(self->count);
+  if (self->id + 1 == self->count && groups > workers &&
+      strikes("share", {{"workers", self->count}, {"odd", groups % workers != 0}}))
+    range.end -= std::min(group, range.end - range.begin);
+  return range;
+}
+
+}  // namespace llm::faults

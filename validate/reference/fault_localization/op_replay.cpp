@@ -1,0 +1,183 @@
+#include "validate/reference/fault_localization/op_replay.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+#include "base/float_environment.h"
+#include "engine/forward/route.h"
+#include "engine/state/sequence_state.h"
+#include "validate/reference/diff/layer_diff.h"
+
+namespace llm {
+namespace {
+
+TapMatrix shaped(std::size_t rows, std::size_t features) {
+  return TapMatrix{rows, features, std::vector<float>(rows * features)};
+}
+
+template <typename Block>
+std::string block_fault(std::span<const float> x) {
+  for (std::size_t begin = 0; begin + Block::kWeights <= x.size(); begin += Block::kWeights) {
+    const auto part = x.subspan(begin).template first<Block::kWeights>();
+    Block block;
+    quantize_block(part, block);
+    double amax = 0;
+    for (const float v : part) amax = std::max(amax, static_cast<double>(std::abs(v)));
+    const double d = amax / 127;
+    if (amax < 0x1p-100) continue;  // the rule has no such promise where f32 has fewer digits
+    if (!(std::abs(static_cast<double>(block.d) - d) <= d * 0x1p-20)) {
+      return fmt::format("block {}: scale {}, need amax / 127 = {}", begin / Block::kWeights,
+                         block.d, d);
+    }
+    for (std::size_t j = 0; j < Block::kWeights; ++j) {
+      const double back = static_cast<double>(block.d) * block.qs[j];
+      if (std::abs(back - static_cast<double>(part[j])) <= d * (0.5 + 0x1p-12)) continue;
+      return fmt::format("block {}, element {}: {} became {}, more than half a step ({}) away",
+                         begin / Block::kWeights, j, part[j], back, d / 2);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+TapMatrix select_rows(TapMatrix matrix, TokenRows rows) {
+  if (rows.empty()) return matrix;
+  TapMatrix out = shaped(rows.size(), matrix.features);
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    std::ranges::copy(matrix.row(rows[i]), out.row(i).begin());
+  return out;
+}
+
+Result<std::optional<TapMatrix>> engine_order_tap(const Dump& dump, int layer, std::string_view tap,
+                                                  const HyperParameters& config) {
+  std::optional<TapMatrix> none;
+  if (!dump.has(layer, tap)) return none;
+  LLM_TRY(TapMatrix out, dump.tap(layer, tap));
+  const Tap* row = TapFlow(config).find(layer, tap);
+  if (row != nullptr && out.features != row->width.of(config, layer)) {
+    return Error{ErrorCode::kMalformed, tap_label(layer, tap),
+                 fmt::format("found shape [{}, {}], need [{}, {}] for this model", out.rows,
+                             out.features, out.rows, row->width.of(config, layer))};
+  }
+  const bool has_heads = row != nullptr && row->layout == TapLayout::kRopeHeads;
+  if (has_heads && dump.meta().qk_layout == "half") {
+    const auto at = static_cast<std::size_t>(layer);
+    // Converters reorder the rows of all layers, also of those that do not rotate.
+    half_to_interleaved(out, config.attention(at).head_dim, 2 * config.rope_pairs());
+  }
+  return std::optional<TapMatrix>(std::move(out));
+}
+
+Replay::Replay(std::shared_ptr<const Model> model, KvType kv)
+    : model_(std::move(model)), definition_(*model_), kv_(kv) {}
+
+const PackedMatrix* Replay::matrix(int layer, std::string_view tap) const {
+  const Tap* row = TapFlow(config()).find(layer, tap);
+  return row == nullptr ? nullptr : definition_.matrix(*row, layer);
+}
+
+std::string Replay::weight_type(int layer, std::string_view tap) const {
+  const PackedMatrix* w = matrix(layer, tap);
+  return w == nullptr ? std::string() : std::string(block_traits(w->type()).name);
+}
+
+std::optional<ActivationFormat> Replay::product_format(int layer, std::string_view tap) const {
+  const PackedMatrix* w = tap == "embd" ? nullptr : matrix(layer, tap);
+  if (w == nullptr) return std::nullopt;
+  return model_->compute() == Compute::kInt8 ? activation_format(w->type())
+                                             : ActivationFormat::kF32;
+}
+
+Result<std::optional<std::vector<Replay::Product>>> Replay::products(const Dump& inputs, int layer,
+                                                                     const Tap& tap, TapMatrix x,
+                                                                     TokenRows rows) const {
+  using Products = std::vector<Product>;
+  const PackedMatrix& w = *matrix(layer, tap.name);
+  const auto router_tap = input_of(tap, layer, config(), 1);
+  if (!router_tap) {
+    std::vector<std::size_t> places(x.rows);
+    std::iota(places.begin(), places.end(), std::size_t{0});
+    return std::optional(Products{{w, std::move(x), std::move(places)}});
+  }
+  LLM_TRY(auto all_logits, engine_order_tap(inputs, layer, router_tap->row->name, config()));
+  if (!all_logits) return std::optional<Products>();
+  const TapMatrix logits = select_rows(*std::move(all_logits), rows);
+  const FfnSpec& spec = config().layers[static_cast<std::size_t>(layer)].ffns[0];
+  const std::size_t used = spec.n_used;
+  const std::size_t n_rows = w.n_rows() / spec.n_experts;
+  const std::size_t n_cols = w.n_cols();
+  const bool is_cut = x.features == used * n_cols;
+  std::vector<Product> of_expert(spec.n_experts);
+  std::vector<std::uint32_t> chosen(used);
+  std::vector<float> weights(used);
+  for (std::size_t t = 0; t < logits.rows; ++t) {
+    route(logits.row(t), chosen, weights);
+    for (std::size_t j = 0; j < used; ++j) {
+      Product& product = of_expert[chosen[j]];
+      product.places.push_back(t * used + j);
+      const auto from = x.row(t).subspan(is_cut ? j * n_cols : 0, n_cols);
+      product.x.values.insert(product.x.values.end(), from.begin(), from.end());
+    }
+  }
+  Products out;
+  for (std::size_t e = 0; e < of_expert.size(); ++e) {
+    Product& product = of_expert[e];
+    if (product.places.empty()) continue;
+    product.first_row = e * n_rows;
+    product.w = w.part(product.first_row, n_rows);
+    product.x.rows = product.places.size();
+    product.x.features = n_cols;
+    out.push_back(std::move(product));
+  }
+  return std::optional(std::move(out));
+}
+
+Result<std::optional<TapMatrix>> Replay::run(const Dump& inputs, int layer, std::string_view tap,
+                                             TokenRows rows) const {
+  const FloatEnvironment contract;
+  const Tap& op = *TapFlow(config()).find(layer, tap);
+  const bool attends = op.op == TapOp::kAttention;
+  const bool has_state = llm::has_state(op.op);
+  std::vector<std::size_t> all(inputs.tokens().size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  const TokenRows wanted = rows.empty() || has_state ? TokenRows(all) : rows;
+  std::vector<TokenId> tokens;
+  for (const std::size_t t : wanted) tokens.push_back(inputs.tokens()[t]);
+
+  reference::OpInputs in{.tokens = tokens, .positions = wanted};
+  std::vector<TapMatrix> read(op.inputs.size());
+  for (std::size_t i = 0; const auto at = input_of(op, layer, config(), i); ++i) {
+    LLM_TRY(auto found, engine_order_tap(inputs, at->layer, at->row->name, config()));
+    if (!found) return std::optional<TapMatrix>();
+    // Keys and values of every token are attended to; a state has met every token.
+    const bool is_whole = has_state || (attends && i > 0);
+    read[i] = is_whole ? *std::move(found) : select_rows(*std::move(found), rows);
+    in.taps[i] = read[i].values;
+  }
+  std::optional<SequenceState> cache;
+  if (attends || has_state) {
+    const HyperParameters one_layer = config().only(static_cast<std::size_t>(layer));
+    LLM_TRY(auto pool, KvPool::create(one_layer, KvGroups::pages_for(all.size()), kv_));
+    cache.emplace(std::move(pool));
+    LLM_CHECK(cache->reserve(0, all.size()));
+    if (attends) definition_.store(all, in.taps[1], in.taps[2], *cache, 0);
+    in.cache = &*cache;
+  }
+  TapMatrix out{wanted.size(), op.width.of(config(), layer), definition_.run(op, layer, in)};
+  return std::optional(has_state ? select_rows(std::move(out), rows) : std::move(out));
+}
+
+std::string quantization_fault(ActivationFormat format, std::span<const float> x) {
+  if (format == ActivationFormat::kQ8_K) return block_fault<BlockQ8_K>(x);
+  if (format == ActivationFormat::kQ8_32) return block_fault<BlockQ8_32>(x);
+  return {};
+}
+
+}  // namespace llm

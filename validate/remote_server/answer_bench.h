@@ -1,0 +1,92 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "validate/remote_server/answer_fit.h"
+#include "validate/remote_server/serving_hypothesis.h"
+
+namespace llm {
+
+/// Another engine's rounding may cost that many times what int8 activations cost here.
+inline constexpr double kNoiseFactor = 2;
+
+/// How well one way of serving explains the answers: for each question the median difference, in
+/// units of the noise; NaN: not asked.
+struct Fit {
+  std::vector<OwnRows> rows;
+  std::vector<double> ratios;
+  std::array<double, kQuestionKinds> kinds;
+
+  /// Of the kind that it explains worst.
+  double misfit() const {
+    double worst = std::numeric_limits<double>::quiet_NaN();
+    for (const double kind : kinds) worst = std::fmax(worst, kind);
+    return worst;
+  }
+  /// Of all kinds: the mean logarithm.
+  double score() const {
+    double sum = 0;
+    double count = 0;
+    for (const double kind : kinds) {
+      if (std::isnan(kind)) continue;
+      sum += std::log(std::max(kind, 1e-3));
+      ++count;
+    }
+    return sum / count;
+  }
+};
+
+/// Answers, and what this engine computes at their positions.
+class AnswerBench {
+ public:
+  AnswerBench(const std::shared_ptr<const Model>& model, std::span<const JudgeQuestion> questions,
+              std::span<const JudgeAnswer> answers, const Progress& progress);
+
+ protected:
+  /// @param sample  the first questions of each kind that has an answer, and those alone
+  /// @param base    has the rows of questions that `way` does not concern; null: they are computed
+  Result<Fit> rows_of(const ServingHypothesis& way, const std::shared_ptr<const Model>& plain,
+                      KvType kv, bool sample, const Fit* base = nullptr);
+  /// What int8 activations and f16 keys and values change here, for each question. One with little
+  /// noise by chance is held to half of what is usual.
+  void find_noise(const Fit& int8, const Fit& plain) {
+    for (std::size_t i = 0; i < questions_.size(); ++i)
+      noise_.push_back(median_of(differences(int8.rows[i], plain.rows[i])));
+    for (double& noise : noise_) noise = std::fmax(noise, median_of(noise_) / 2);
+  }
+
+  /// Fills in ratios and kinds, against what the server reported.
+  void rate(Fit& fit) const { rate_against(fit, reported_); }
+  void rate_against(Fit& fit, std::span<const OwnRows> rows) const;
+
+  /// The differences from the file as it is, in a clause.
+  std::string figures(const Fit& plain) const;
+
+  /// How many greedy texts are this engine's, and how near the tokens are where one parts.
+  std::string texts(const Fit& plain) const;
+  /// How many more positions `fit` explains better than worse, in standard deviations.
+  double better_positions(const Fit& fit, const Fit& plain) const;
+  /// The first position beyond the limit.
+  std::string evidence(const Fit& plain, const Fit* other) const;
+  static std::size_t other_size(const Fit* other, std::size_t i);
+
+  std::shared_ptr<const Model> f32_;
+  std::shared_ptr<const Model> int8_;
+  std::span<const JudgeQuestion> questions_;
+  std::span<const JudgeAnswer> answers_;
+  const Progress& progress_;
+  std::size_t context_ = 0;
+  std::vector<AnsweredPositions> positions_;
+  std::vector<OwnRows> reported_;
+  std::vector<double> noise_;
+};
+
+}  // namespace llm
