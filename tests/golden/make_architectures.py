@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests" / "foreign")]
+sys.path[:0] = [str(ROOT / "tests" / "hf_parity")]
 
 import make  # noqa: E402  (puts the oracle on the path)
 from shapes import GPT_OSS_YARN, GRANITE, LLAMA3, Case, Shape  # noqa: E402

@@ -27,7 +27,7 @@ VERSION = "1"
 SCHEMA_VERSION = 1
 TOP_K = 5
 NO_TOKEN = 0xFFFFFFFF  # an id that a file gives where there is no such token
-PROMPTS = Path(__file__).resolve().parents[2] / "validate" / "text" / "verify" / "prompts.json"
+PROMPTS = Path(__file__).resolve().parents[2] / "validate" / "outputs" / "verify" / "prompts.json"
 
 
 def top(logits: np.ndarray, k: int = TOP_K) -> list[int]:
