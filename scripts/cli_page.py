@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Keeps pages equal to what the tools print: docs/cli.md's option tables (--help-markdown), docs/openapi.json,
-docs/fields.md.
+"""Keeps pages equal to what the tools print: docs/cli.md's option tables (--help-markdown), and docs/fields.md.
 
     scripts/cli_page.py BIN_DIR            rewrites the pages
     scripts/cli_page.py --check BIN_DIR    exits 1 and names what is out of date
@@ -17,7 +16,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "cli.md"
-PRINTED = {"--openapi": ROOT / "docs" / "openapi.json", "--fields": ROOT / "docs" / "fields.md"}
+FIELDS = ROOT / "docs" / "fields.md"
 PART = re.compile(r"(<!-- begin (\w+) -->\n)(.*?)(<!-- end \2 -->\n)", re.DOTALL)
 
 
@@ -45,16 +44,15 @@ def main() -> int:
         if tool not in known and (arguments.bin_dir / tool).exists():
             text += f"\n<!-- begin {tool} -->\n<!-- end {tool} -->\n"
     page = PART.sub(current, text)
-    pages = {path: printed("llmserve", option) for option, path in PRINTED.items()}
-    outdated += [f"docs/{path.name}" for path, new in pages.items()
-                 if not path.exists() or new != path.read_text(encoding="utf-8")]
+    fields = printed("llmserve", "--fields")
+    if fields != FIELDS.read_text(encoding="utf-8"):
+        outdated.append("docs/fields.md")
     if arguments.check:
         for part in outdated:
             print(f"{part} is out of date; run scripts/cli_page.py {arguments.bin_dir}", file=sys.stderr)
         return 1 if outdated else 0
     PAGE.write_text(page, encoding="utf-8")
-    for path, new in pages.items():
-        path.write_text(new, encoding="utf-8")
+    FIELDS.write_text(fields, encoding="utf-8")
     return 0
 
 

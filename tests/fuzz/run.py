@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the fuzzers of tests/fuzz and says what they found (docs/fuzzing.md).
 
-    run.py BIN_DIR OUT [TARGET...] [--seconds N] [--jobs N] [--minimize]
+    run.py BIN_DIR OUT [TARGET...] [--seconds N] [--jobs N] [--timeout S] [--minimize]
 
 Each target begins with its committed corpus, its seeds (seeds.py) and what earlier runs found in OUT/corpus. A finding
 is written to OUT/findings. Each run is a line of OUT/runs.jsonl. Exit code 1 where something was found.
@@ -25,8 +25,8 @@ ROOT = HERE.parents[1]
 # The longest inputs of a target, where libFuzzer's own 4096 bytes are not what its format needs.
 MOST_BYTES = {"chat_style": 16384, "gguf": 16384, "jinja": 16384, "npz": 16384, "receipt": 16384, "request": 16384}
 MOST_COMMITTED = 4096  # bytes of an input in tests/fuzz/corpus
-# Of one input: seconds of wall time (generous: the machine may be busy), MiB in all and of one request for memory.
-LIMITS = ["-timeout=20", "-rss_limit_mb=2048", "-malloc_limit_mb=512"]
+# Of one input: MiB in all and of one request for memory.
+LIMITS = ["-rss_limit_mb=2048", "-malloc_limit_mb=512"]
 
 
 class Fuzzer:
@@ -53,8 +53,8 @@ class Fuzzer:
             _, status, usage = os.wait4(process.pid, 0)
         return os.waitstatus_to_exitcode(status), self.log.read_text(errors="replace"), usage.ru_utime + usage.ru_stime
 
-    def fuzz(self, seconds: int) -> dict:
-        options = [*LIMITS, f"-artifact_prefix={self.findings}/{self.name}-", "-print_final_stats=1",
+    def fuzz(self, seconds: int, timeout: int) -> dict:
+        options = [*LIMITS, f"-timeout={timeout}", f"-artifact_prefix={self.findings}/{self.name}-", "-print_final_stats=1",
                    f"-max_len={MOST_BYTES.get(self.name, 4096)}"]
         # Nothing is executed besides the corpora.
         options += [f"-max_total_time={seconds}"] if seconds > 0 else ["-runs=0"]
@@ -92,6 +92,7 @@ def main() -> int:
     parser.add_argument("targets", nargs="*")
     parser.add_argument("--seconds", type=int, default=60, help="of each target; 0: the corpora alone")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--timeout", type=int, default=20, help="seconds of wall time of one input; more where the machine is busy")
     parser.add_argument("--minimize", action="store_true", help="write tests/fuzz/corpus anew from what was found")
     args = parser.parse_args()
     (args.out / "seeds").mkdir(parents=True, exist_ok=True)
@@ -108,7 +109,7 @@ def main() -> int:
         if args.minimize:
             list(pool.map(Fuzzer.minimize, chosen))
             return 0
-        for run in pool.map(lambda fuzzer: fuzzer.fuzz(args.seconds), chosen):
+        for run in pool.map(lambda fuzzer: fuzzer.fuzz(args.seconds, args.timeout), chosen):
             print(f"{run['target']:14}{run['executions']:12}{run['edges']:8}{run['features']:10}{run['inputs']:8}"
                   f"{run['bytes']:>9}{run['cpu']:8.1f}", flush=True)
             with (args.out / "runs.jsonl").open("a") as history:

@@ -171,8 +171,8 @@ def foreign_seeds(data: Path):
 
 def words() -> dict[str, list[str]]:
     """Words that mutations may put in."""
-    api = (ROOT / "docs/openapi.json").read_text()
-    fields = sorted({f'"{name}":' for name in re.findall(r'"([a-z]\w+)": ?\{"', api)})
+    page = (ROOT / "docs/fields.md").read_text()
+    fields = sorted({f'"{name}":' for name in re.findall(r"`([a-z]\w+)", page)})
     keywords = re.findall(r'\{"([$\w]+)"', (ROOT / "engine/grammar/schema_keywords.cpp").read_text())
     jinja = sorted({word for case in templates() for word in re.findall(rb"[a-z_]{2,}|\{%-?|-?%\}|\{\{|\}\}", case)})
     sources = "".join((ROOT / "engine/model" / name).read_text() for name in ("architecture.cpp", "hyper_parameters.cpp", "special_tokens.cpp",

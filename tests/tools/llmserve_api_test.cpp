@@ -136,13 +136,10 @@ TEST_CASE("a text gets what few KV pages hold", "[llmserve]") {
       .must_be(200);
 }
 
-TEST_CASE("the description of the API is the one in docs, with the paths that there are",
-          "[llmserve]") {
+TEST_CASE("the description of the API has the paths that there are", "[llmserve]") {
   const TinyModel tiny;
   Server server = tiny.serve();
   const std::string served = server.get("/openapi.json").body;
-  INFO("scripts/cli_page.py build/release/bin writes docs/openapi.json");
-  REQUIRE(served == read_file(LLM_SOURCE_DIR "/docs/openapi.json"));
   REQUIRE(served == run_tool("llmserve", {"--openapi"}).out);
   const std::string page = read_file(LLM_SOURCE_DIR "/docs/serving.md");
   const Json api = test::parse_json(served);
@@ -174,7 +171,7 @@ TEST_CASE("the description of the API is the one in docs, with the paths that th
 TEST_CASE("docs/serving.md has the fields of the description, and no others", "[llmserve]") {
   const std::string page =
       read_file(LLM_SOURCE_DIR "/docs/serving.md") + read_file(LLM_SOURCE_DIR "/docs/fields.md");
-  const Json api = test::parse_json(read_file(LLM_SOURCE_DIR "/docs/openapi.json"));
+  const Json api = test::parse_json(run_tool("llmserve", {"--openapi"}).out);
   std::set<std::string> names;
   for (const auto& [schema, value] : api["components"]["schemas"].items()) {
     if (!schema.ends_with("Request")) continue;

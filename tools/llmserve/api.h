@@ -37,7 +37,7 @@ class Api {
                         std::function<void(const std::string& line)> fault);
   /// Before the server runs; it outlives this and the shelf.
   void attach(HttpServer& server);
-  /// The API as OpenAPI 3.1: docs/openapi.json.
+  /// The API as OpenAPI 3.1.
   static std::string description();
   /// What fields of requests do: docs/fields.md.
   static std::string fields();

@@ -23,7 +23,7 @@ struct Operation {
   bool asks_model = false;  ///< the query may have `model`
 };
 
-/// The API as OpenAPI 3.1, which is docs/openapi.json: paths from `operations`, bodies from the
+/// The API as OpenAPI 3.1: paths from `operations`, bodies from the
 /// tables that read them, answers from answers.json.
 std::string openapi_text(std::span<const Operation> operations);
 

@@ -60,7 +60,7 @@ struct RequestBody {
   std::vector<TokenId> tokens;
 };
 
-// The tables of the bodies, which read one and describe it (docs/openapi.json). `body` outlives
+// The tables of the bodies, which read one and describe it (/openapi.json). `body` outlives
 // them. @param served  null: they only describe
 JsonFields completion_fields(const ServedModel* served, RequestBody& body);
 JsonFields chat_fields(const ServedModel* served, RequestBody& body);
