@@ -89,6 +89,18 @@ dict(a=1, b=2, c=3, d=4, e=5, f=6, g=7, h=8, i=9, j=10) ;; dict(a=1, b=2, c=3, d
 {1: "a", 2: "b", 3: "c", 4: "d", 5: "e", 6: "f", 7: "g", 8: "h", 9: "i", 1.0: "z", true: "y", "1": "x", (1,): "w"} ;; {1: 2}[1.0] ;; {(1, "a"): 2}[(1.0, "a")] ;; {none: 1}[none]
 dict(range(20) | map("string") | map("list") | map("length") | list) ;; {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5, "f": 6, "g": 7, "h": 8, "i": 9} == {"i": 9, "h": 8, "g": 7, "f": 6, "e": 5, "d": 4, "c": 3, "b": 2, "a": 1}
 "ab" * 3000 == "ab" * 2999 + "ab" ;; ("ab" * 3000) | length ;; "ab" * 0 ;; "ab" * -1 ;; "" * 5 ;; ("\xe9" * 5000)[4999] ;; ("abc" * 2731) | length
+rows | groupby("k") ;; rows | groupby("k") | length ;; rows | groupby("k") | map(attribute="grouper") | list ;; rows | groupby("k") | map(attribute="list") | map("length") | list
+rows | groupby("nosuch", default="z") ;; [{"a": "B"}, {"a": "b"}, {"a": "A"}] | groupby("a") ;; [{"a": "B"}, {"a": "b"}, {"a": "A"}] | groupby("a", case_sensitive=true)
+[{"a": {"b": 2}}, {"a": {"b": 1}}] | groupby("a.b") ;; [[2, 1], [1, 5], [2, 3]] | groupby(0) ;; nothing | groupby("a") ;; [] | groupby("a") ;; rows | groupby ;; (rows | groupby("k"))[0].nosuch is defined
+range(7) | batch(3) | list ;; range(7) | batch(3, "x") | list ;; range(6) | batch(3, 0) | list ;; [] | batch(2) | list ;; range(2) | batch(0) | list ;; range(3) | batch(5, none) | list ;; "abcd" | batch(3, "-") | map("join") | join("|") ;; items | batch
+range(7) | slice(3) | list ;; range(7) | slice(3, "x") | list ;; range(6) | slice(3, 0) | list ;; range(2) | slice(4) | list ;; range(2) | slice(4, "x") | list ;; [] | slice(2) | list ;; [] | slice(2, 1) | list ;; items | slice(0) | list
+"ab" | center(7) ~ "|" ;; "abc" | center(6) ~ "|" ;; "abc" | center(8) ~ "|" ;; "\xe9" | center(4) ~ "|" ;; n | center(4) ;; "abc" | center(2) ;; ("" | center) | length
+"ab".center(5, "*") ;; "ab".ljust(5, ".") ;; "ab".rjust(5) ;; "ab".ljust(1) ;; "-7".zfill(5) ;; "+7".zfill(5) ;; "7".zfill(3) ;; "".zfill(2) ;; "a-".zfill(4) ;; "ab".rjust(5, "xy") ;; "ab".rjust() ;; "ab".rjust(9, "\xe9") | length
+"abcabc".rindex("b") ;; "abc".rindex("x") ;; "\xe9a\xe9".rindex("\xe9")
+"foo bar baz qux" | truncate(9) ;; "foo bar baz qux" | truncate(9, true) ;; "foo bar baz qux" | truncate(11) ;; "foo bar baz qux" | truncate(11, false, "...", 0) ;; "foo bar baz" | truncate(4, end="", leeway=0)
+"abcdefghijkl" | truncate(5) ;; "\xe9\xe9\xe9 \xe9\xe9\xe9\xe9\xe9\xe9" | truncate(6, leeway=0) ;; "abc" | truncate(2) ;; "abc" | truncate(5, leeway=-1) ;; ("ab " * 100) | truncate | length ;; "abcdef ghijkl" | truncate(8, end="\u2026", leeway=0)
+"a b-c, d_e  f" | wordcount ;; "" | wordcount ;; "\xe9t\xe9 \u4f60\u597d x" | wordcount ;; "\u3000a\u2003b " | wordcount ;; 12 | wordcount ;; "a.b.c" | wordcount
+"a b/c?d=1&e" | urlencode ;; "\xe9 ~-._" | urlencode ;; 12 | urlencode ;; "%" | urlencode ;; "" | urlencode
 """
 
 STATEMENTS = [
@@ -96,6 +108,8 @@ STATEMENTS = [
     "{% for i in items %}{{ loop.previtem }}-{{ loop.nextitem }}-{{ loop.previtem is defined }};{% endfor %}",
     "{% for i in [] %}x{% else %}none{% endfor %}|{% for i in missing %}x{% else %}none{% endfor %}|{% for k in map %}{{ k }}{% endfor %}",
     "{% for i in items if i > 1 %}{{ loop.index }}:{{ i }}{{ loop.last }} {% endfor %}|{% for i in nothing %}{% endfor %}",
+    "{% for key, group in rows | groupby('k') %}{{ key }}:{{ group | length }} {% endfor %}{% for g in rows | groupby('k') %}{{ g.grouper }}{{ g.list | length }}{% endfor %}",
+    "{% for row in items | batch(2) %}{{ row | join('-') }};{% endfor %}{% for row in items | slice(2, '') %}{{ row | join('-') }};{% endfor %}",
     "{% for k, v in map.items() %}{{ k }}={{ v }};{% endfor %}|{% for k, v in map | dictsort %}{{ k }};{% endfor %}",
     "{% for a, b in [(1, 2), [3, 4]] %}{{ a + b }} {% endfor %}", "{% for a, b in [1] %}{% endfor %}", "{% for a, b in [[1, 2, 3]] %}{% endfor %}",
     "{% for (a, b) in [[1, 2]] %}{{ a }}{{ b }}{% endfor %}|{% for c in 'h\u00e9' %}[{{ c }}]{% endfor %}|{% for i in 5 %}{% endfor %}",

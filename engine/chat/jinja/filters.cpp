@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 
@@ -155,6 +156,67 @@ Value format(R rt, V in, A args) {
   return format_percent(rt, rt.str(in), rt.list(std::move(values), true));
 }
 
+Value center(R rt, V in, A args) {
+  const auto given = rt.bind(args, {"width"}, "center");
+  Args with;
+  with.values.push_back(given[0] ? *given[0] : Value(Int{80}));
+  return call_method(rt, rt.text(rt.str(in)), "center", with);
+}
+
+Value truncate(R rt, V in, A args) {
+  const auto given = rt.bind(args, {"length", "killwords", "end", "leeway"}, "truncate");
+  const Text& text = rt.need_text(in, "what is truncated");
+  const Text end = given[2] ? rt.need_text(*given[2], "an end") : Text("...", kMarkup);
+  const Int length = given[0] ? rt.need_int(*given[0], "a length") : 255;
+  const Int leeway = given[3] && !given[3]->is<None>() ? rt.need_int(*given[3], "a leeway") : 5;
+  const Int kept = length - static_cast<Int>(count_characters(end.bytes()));
+  if (kept < 0) return rt.wrong("truncate: found a length that is less than the end's");
+  if (leeway < 0) return rt.wrong("truncate: found a leeway below 0");
+  if (static_cast<Int>(count_characters(text.bytes())) <= length + leeway) return in;
+  Text out = text.part(0, character_offset(text.bytes(), static_cast<std::size_t>(kept)));
+  if (!is_set(given[1])) {
+    const std::size_t blank = find_last_text(out.bytes(), " ");
+    if (blank != Text::kNone) out = out.part(0, blank);
+  }
+  out.append(end);
+  return rt.text(std::move(out));
+}
+
+/// Runs of \w; every character beyond ASCII that is no white space counts as one of a word.
+Value wordcount(R rt, V in, A) {
+  const Text text = rt.str(in);
+  touch(2 * text.size());
+  Int n = 0;
+  bool is_within = false;
+  for (std::size_t at = 0; at < text.size(); at += character_size(text.bytes(), at)) {
+    const auto c = static_cast<unsigned char>(text.bytes()[at]);
+    const bool is_word =
+        c < 0x80 ? std::isalnum(c) != 0 || c == '_' : space_size(text.bytes(), at) == 0;
+    n += is_word && !is_within ? 1 : 0;
+    is_within = is_word;
+  }
+  return n;
+}
+
+/// Of a text; `/` stays, as urllib.parse.quote has it.
+Value urlencode(R rt, V in, A) {
+  if (in.dict() || in.list()) return rt.unsupported("the filter 'urlencode' of a list or a dict");
+  const Text text = rt.str(in);
+  Text out;
+  for (std::size_t at = 0; at < text.size() && !out.is_too_long(); ++at) {
+    const auto c = static_cast<unsigned char>(text.bytes()[at]);
+    const bool stays =
+        c < 0x80 && (std::isalnum(c) != 0 ||
+                     std::string_view("_.-~/").find(static_cast<char>(c)) != Text::kNone);
+    if (stays) {
+      out.append(text, at, 1);
+    } else {
+      out.append(fmt::format("%{:02X}", c), text.tag_at(at));
+    }
+  }
+  return rt.text(std::move(out));
+}
+
 Value escape(R rt, V in, A) {
   // What + makes of a text that is added to a safe one.
   return binary(rt, "+", rt.text(Text(), true), rt.text(rt.str(in)));
@@ -176,6 +238,10 @@ constexpr std::array kFilters = {
     Filter{"capitalize", cased<Case::kCapitalize>},
     Filter{"title", cased<Case::kTitleFilter>},
     Filter{"format", format},
+    Filter{"center", center},
+    Filter{"truncate", truncate},
+    Filter{"wordcount", wordcount},
+    Filter{"urlencode", urlencode},
     Filter{"escape", escape},
     Filter{"e", escape},
     Filter{"string", [](R rt, V in, A) { return in.text() ? in : rt.text(rt.str(in)); }},

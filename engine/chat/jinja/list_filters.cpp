@@ -15,23 +15,32 @@ using R = Runtime&;
 using V = const Value&;
 using A = const Args&;
 
-/// item["a"]["b"] of the attribute "a.b"; digits are indices.
-Value attribute_of(R rt, V item, V attribute) {
-  if (attribute.integer()) return item_of(rt, item, attribute);
+/// What is undefined, as `missing` where that is given.
+Value or_default(Value value, const Value* missing) {
+  return value.is<Undefined>() && missing && !missing->is<None>() ? *missing : value;
+}
+
+/// item["a"]["b"] of the attribute "a.b"; digits are indices. `missing`: for each that is
+/// undefined.
+Value attribute_of(R rt, V item, V attribute, const Value* missing = nullptr) {
+  if (attribute.integer()) return or_default(item_of(rt, item, attribute), missing);
   Value at = item;
   for (const Text& name : split(rt.need_text(attribute, "an attribute"), ".", Text::kNone, false)) {
     const bool is_index = !name.empty() && name.size() < 9 &&
                           name.bytes().find_first_not_of("0123456789") == Text::kNone;
-    at = item_of(rt, at,
-                 is_index ? Value(Int{std::stol(std::string(name.bytes()))}) : rt.text(name));
+    at = or_default(
+        item_of(rt, at,
+                is_index ? Value(Int{std::stol(std::string(name.bytes()))}) : rt.text(name)),
+        missing);
   }
   return at;
 }
 
 /// What an item is sorted or told apart by: its attribute, and letters all small.
-Value key_of(R rt, V item, const Value* attribute, bool with_case_) {
+Value key_of(R rt, V item, const Value* attribute, bool with_case_,
+             const Value* missing = nullptr) {
   const bool has = attribute && !attribute->is<None>();
-  const Value key = has ? attribute_of(rt, item, *attribute) : item;
+  const Value key = has ? attribute_of(rt, item, *attribute, missing) : item;
   return key.text() && !with_case_ ? rt.text(with_case(*key.text(), Case::kLower)) : key;
 }
 
@@ -41,17 +50,21 @@ struct Keyed {
   Values items;
 };
 
-/// The items in the order of their keys, equal ones as they were; fails where two keys have none.
-Value sorted(R rt, const Keyed& keyed, bool is_reversed) {
+/// The order of the keys, equal ones as they were; fails where two keys have none.
+Vector<std::uint32_t> order_of(R rt, const Keyed& keyed, bool is_reversed) {
   Vector<std::uint32_t> order(keyed.items.size());
   touch(64 * order.size());
   std::iota(order.begin(), order.end(), 0U);
   std::ranges::stable_sort(order, [&](std::uint32_t a, std::uint32_t b) {
     return rt.charge() && compared(rt, is_reversed ? ">" : "<", keyed.keys[a], keyed.keys[b]);
   });
+  return order;
+}
+
+Value sorted(R rt, const Keyed& keyed, bool is_reversed) {
   Values out;
-  out.reserve(order.size());
-  for (const std::uint32_t i : order) out.push_back(keyed.items[i]);
+  out.reserve(keyed.items.size());
+  for (const std::uint32_t i : order_of(rt, keyed, is_reversed)) out.push_back(keyed.items[i]);
   return rt.list(std::move(out));
 }
 
@@ -62,6 +75,70 @@ Value sort(R rt, V in, A args) {
     keyed.keys.push_back(key_of(rt, item, given[2], is_set(given[1])));
   }
   return sorted(rt, keyed, is_set(given[0]));
+}
+
+Value groupby(R rt, V in, A args) {
+  const auto given = rt.bind(args, {"attribute", "default", "case_sensitive"}, "groupby");
+  if (!given[0]) return rt.wrong("groupby needs an attribute");
+  const bool with_case_ = is_set(given[2]);
+  Keyed keyed{.keys = {}, .items = rt.items_of(in)};
+  for (const Value& item : keyed.items)
+    keyed.keys.push_back(key_of(rt, item, given[0], with_case_, given[1]));
+  Values groups;
+  Values items;
+  const Vector<std::uint32_t> order = order_of(rt, keyed, false);
+  for (std::size_t i = 0; i < order.size() && rt.charge(); ++i) {
+    items.push_back(keyed.items[order[i]]);
+    if (i + 1 < order.size() && is_equal(keyed.keys[order[i]], keyed.keys[order[i + 1]])) continue;
+    ListObject group{.items = {}, .is_tuple = true, .is_group = true};
+    group.items.push_back(attribute_of(rt, items.front(), *given[0], given[1]));
+    group.items.push_back(rt.list(std::exchange(items, {})));
+    if (!rt.may_hold(group.items[0], group.depth) || !rt.may_hold(group.items[1], group.depth))
+      break;
+    groups.emplace_back(ListPtr(make_counted(std::move(group))));
+  }
+  return rt.list(std::move(groups));
+}
+
+/// Lists of `size` items each, the last filled up.
+Value batch(R rt, V in, A args) {
+  const auto given = rt.bind(args, {"linecount", "fill_with"}, "batch");
+  if (!given[0]) return rt.wrong("batch needs a number");
+  const Int size = rt.need_int(*given[0], "a number of items");
+  Values out;
+  Values items;
+  for (const Value& item : rt.items_of(in)) {
+    if (!rt.charge()) break;
+    if (static_cast<Int>(items.size()) == size) out.push_back(rt.list(std::exchange(items, {})));
+    items.push_back(item);
+  }
+  if (items.empty()) return rt.generator(std::move(out));
+  while (given[1] && !given[1]->is<None>() && static_cast<Int>(items.size()) < size && rt.charge())
+    items.push_back(*given[1]);
+  out.push_back(rt.list(std::move(items)));
+  return rt.generator(std::move(out));
+}
+
+/// `n` lists, the first ones longer by one where the items do not divide.
+Value slice(R rt, V in, A args) {
+  const auto given = rt.bind(args, {"slices", "fill_with"}, "slice");
+  if (!given[0]) return rt.wrong("slice needs a number");
+  const Int n = rt.need_int(*given[0], "a number of slices");
+  const Values items = rt.items_of(in);
+  if (n == 0) return rt.wrong("integer division or modulo by zero");
+  const Int size = static_cast<Int>(items.size()) / n;
+  const Int n_longer = static_cast<Int>(items.size()) % n;
+  const bool fills = given[1] && !given[1]->is<None>();
+  Values out;
+  auto next = items.begin();
+  for (Int i = 0; i < n && rt.charge(); ++i) {
+    const auto end = next + static_cast<std::ptrdiff_t>(size + (i < n_longer ? 1 : 0));
+    Values part(next, end);
+    if (fills && i >= n_longer) part.push_back(*given[1]);
+    out.push_back(rt.list(std::move(part)));
+    next = end;
+  }
+  return rt.generator(std::move(out));
 }
 
 Value pair_list(R rt, V in) {
@@ -181,8 +258,7 @@ Value map(R rt, V in, A args) {
   for (const Value& item : rt.items_of(in)) {
     if (!rt.charge()) break;
     if (named[0]) {
-      Value value = attribute_of(rt, item, *named[0]);
-      out.push_back(value.is<Undefined>() && named[1] ? *named[1] : std::move(value));
+      out.push_back(attribute_of(rt, item, *named[0], named[1]));
     } else {
       const std::string_view name = rt.need_text(args.values[0], "a filter's name").bytes();
       out.push_back(apply_filter(rt, name, item, others));
@@ -233,6 +309,9 @@ constexpr std::array kFilters = {
     Filter{"reverse", reverse},
     Filter{"sort", sort},
     Filter{"dictsort", dictsort},
+    Filter{"groupby", groupby},
+    Filter{"batch", batch},
+    Filter{"slice", slice},
     Filter{"unique", unique},
     Filter{"min", extreme<false>},
     Filter{"max", extreme<true>},

@@ -144,8 +144,8 @@ Value position(Runtime& rt, const Text& self, std::string_view name, const Args&
     for (std::size_t at = 0; (at = find_text(bytes, sub, at)) != Text::kNone; at += sub.size()) ++n;
     return n;
   }
-  const std::size_t at = name == "rfind" ? find_last_text(bytes, sub) : find_text(bytes, sub);
-  if (at == Text::kNone && name == "index") return rt.wrong("substring not found");
+  const std::size_t at = name.starts_with('r') ? find_last_text(bytes, sub) : find_text(bytes, sub);
+  if (at == Text::kNone && name.ends_with("index")) return rt.wrong("substring not found");
   if (at == Text::kNone) return Int{-1};
   return Int{count_characters(bytes.substr(0, at))};
 }
@@ -190,6 +190,32 @@ Value format_method(Runtime& rt, const Text& self, const Args& args) {
   return rt.text(std::move(out));
 }
 
+/// center, ljust, rjust and zfill.
+Value padded(Runtime& rt, const Text& self, std::string_view name, const Args& args) {
+  const bool is_number = name == "zfill";
+  const auto given =
+      is_number ? rt.bind(args, {"width"}, name) : rt.bind(args, {"width", "fillchar"}, name);
+  if (!given[0]) return rt.wrong(fmt::format("{} needs a width", name));
+  const Int width = rt.need_int(*given[0], "a width");
+  const Text fill = is_number  ? Text("0", kMarkup)
+                    : given[1] ? rt.need_text(*given[1], "a fill character")
+                               : Text(" ", kMarkup);
+  if (count_characters(fill.bytes()) != 1)
+    return rt.wrong("The fill character must be exactly one character long");
+  const Int margin = width - static_cast<Int>(count_characters(self.bytes()));
+  if (margin <= 0) return rt.text(self);
+  const Int left = name == "ljust"    ? 0
+                   : name == "center" ? margin / 2 + (margin & width & 1)
+                                      : margin;
+  const std::size_t sign =
+      is_number && (self.bytes().starts_with('-') || self.bytes().starts_with('+')) ? 1 : 0;
+  const Value begin =
+      binary(rt, "+", rt.text(self.part(0, sign)), binary(rt, "*", rt.text(fill), left));
+  const Value end =
+      binary(rt, "+", rt.text(self.part(sign)), binary(rt, "*", rt.text(fill), margin - left));
+  return binary(rt, "+", begin, end);
+}
+
 Value is_made_of(const Text& self, std::string_view name) {
   bool has_cased = false;
   touch(4 * self.size());
@@ -224,6 +250,8 @@ Value text_method(Runtime& rt, const Text& self, std::string_view name, const Ar
   if (name == "lower" || name == "casefold") return rt.text(with_case(self, Case::kLower));
   if (name == "title") return rt.text(with_case(self, Case::kTitle));
   if (name == "capitalize") return rt.text(with_case(self, Case::kCapitalize));
+  if (name.ends_with("just") || name == "center" || name == "zfill")
+    return padded(rt, self, name, args);
   if (name == "format") return format_method(rt, self, args);
   if (name == "join") {
     Args with{{rt.text(self)}, {}};
@@ -280,12 +308,13 @@ Value list_method(Runtime& rt, const Value& self, std::string_view name, const A
   return Int{at - items.begin()};
 }
 
-constexpr std::array<std::string_view, 32> kTextMethods = {
+constexpr std::array<std::string_view, 37> kTextMethods = {
     "strip",      "lstrip",     "rstrip",    "split",   "rsplit",  "splitlines",   "partition",
     "rpartition", "startswith", "endswith",  "upper",   "lower",   "casefold",     "title",
     "capitalize", "format",     "join",      "replace", "count",   "removeprefix", "removesuffix",
     "isdigit",    "isnumeric",  "isdecimal", "isalpha", "isalnum", "isupper",      "islower",
-    "isspace",    "find",       "rfind",     "index"};
+    "isspace",    "find",       "rfind",     "index",   "rindex",  "center",       "ljust",
+    "rjust",      "zfill"};
 constexpr std::array<std::string_view, 5> kDictMethods = {"get", "items", "keys", "values", "copy"};
 constexpr std::array<std::string_view, 3> kListMethods = {"copy", "count", "index"};
 

@@ -207,6 +207,9 @@ Value member_of(Runtime& rt, const Value& object, std::string_view name) {
   } else if (const DictObject* dict = object.dict()) {
     const Value* found = dict->items.find(name);
     if (found) return *found;
+  } else if (const ListObject* list = object.list(); list && list->is_group) {
+    if (name == "grouper") return list->items[0];
+    if (name == "list") return list->items[1];
   }
   return rt.undefined(fmt::format("found no member '{}' in a value of type {}",
                                   shown(name.substr(0, kLineBytes)), type_name(object)));

@@ -86,6 +86,7 @@ struct ListObject {
   bool is_tuple = false;
   bool is_generator = false;  ///< true, and without a length, members and items, as Python's
   std::size_t depth = 1;
+  bool is_group = false;  ///< of groupby: a tuple with the members `grouper` and `list`
 };
 using Pairs = Table<Value, Value, ValueKeys>;
 struct DictObject {
