@@ -248,7 +248,7 @@ TEST_CASE("bad input 92: every operation of a chat template counts what it touch
                            "l | unique",
                            "l | batch(9)",
                            "l | slice(9)",
-                           "l | groupby(0)",
+                           "l | groupby('x', 1)",
                            "[1] | batch(5000, 1)",
                            "[] | slice(5000)",
                            "l | sum",
