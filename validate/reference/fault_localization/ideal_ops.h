@@ -36,7 +36,7 @@ Result<std::optional<IdealOutput>> ideal_output(const Replay& replay, const Dump
 /// and both are about as large as the largest weight that shares them. `format` is that of the
 /// activations. Cost: dequantizes each matrix once.
 /// @param divisor  of the products, to give y
-std::vector<double> product_noise(std::span<const Replay::Product> products,
+std::vector<double> product_noise(std::span<const reference::Product> products,
                                   ActivationFormat format, const TapMatrix& y, double divisor);
 
 /// Values that share a scale, by the rules of the contract: multiples of one step.
