@@ -1,5 +1,7 @@
 #include "validate/reference/fault_localization/ideal_ops.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,12 +12,8 @@
 namespace llm {
 namespace {
 
-/// Half the distance of neighbouring f32 numbers around 1: what one rounding costs at most.
-constexpr double kUnit = 0x1p-24;
 /// Weights that share a scale and a minimum, at most (quant/formats/block_formats.h).
 constexpr std::size_t kSharedScale = 32;
-/// Standard deviations of rounding noise that count as noise.
-constexpr double kDeviations = 6;
 
 /// @param out  rows of w.n_rows() at the product's places
 void ideal_product(const reference::Product& product, ActivationFormat format, double divisor,
@@ -68,6 +66,25 @@ std::vector<double> noise_energy(const reference::Product& product, ActivationFo
   return out;
 }
 
+template <typename Block>
+std::string block_fault(std::span<const float> x) {
+  for (std::size_t begin = 0; begin < x.size(); begin += Block::kWeights) {
+    const auto part = x.subspan(begin).template first<Block::kWeights>();
+    Block block;
+    quantize_block(part, block);
+    const RoundedGroup rule = round_group(part);
+    const std::size_t b = begin / Block::kWeights;
+    if (block.d != rule.step)
+      return fmt::format("block {}: scale {}, need amax / 127 = {}", b, block.d, rule.step);
+    for (std::size_t j = 0; j < Block::kWeights; ++j) {
+      if (block.qs[j] == rule.codes[j]) continue;
+      return fmt::format("block {}, element {}: {} became {}, need {}", b, j, part[j], block.qs[j],
+                         rule.codes[j]);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 double dot(const double* x, const double* y, std::size_t n) {
@@ -110,6 +127,12 @@ RoundedGroup round_group(std::span<const float> x) {
   for (const float value : x)
     out.codes.push_back(vanishes ? 0 : static_cast<double>(std::nearbyint(value * inverse)));
   return out;
+}
+
+std::string quantization_fault(ActivationFormat format, std::span<const float> x) {
+  if (format == ActivationFormat::kQ8_K) return block_fault<BlockQ8_K>(x);
+  if (format == ActivationFormat::kQ8_32) return block_fault<BlockQ8_32>(x);
+  return {};
 }
 
 RoundedRow round_activations(ActivationFormat format, std::span<const float> x) {

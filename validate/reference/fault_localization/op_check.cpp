@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "validate/reference/fault_localization/delta_noise.h"
 #include "validate/reference/fault_localization/ideal_ops.h"
 
 namespace llm {

@@ -19,30 +19,6 @@ TapMatrix shaped(std::size_t rows, std::size_t features) {
   return TapMatrix{rows, features, std::vector<float>(rows * features)};
 }
 
-template <typename Block>
-std::string block_fault(std::span<const float> x) {
-  for (std::size_t begin = 0; begin + Block::kWeights <= x.size(); begin += Block::kWeights) {
-    const auto part = x.subspan(begin).template first<Block::kWeights>();
-    Block block;
-    quantize_block(part, block);
-    double amax = 0;
-    for (const float v : part) amax = std::max(amax, static_cast<double>(std::abs(v)));
-    const double d = amax / 127;
-    if (amax < 0x1p-100) continue;  // the rule has no such promise where f32 has fewer digits
-    if (!(std::abs(static_cast<double>(block.d) - d) <= d * 0x1p-20)) {
-      return fmt::format("block {}: scale {}, need amax / 127 = {}", begin / Block::kWeights,
-                         block.d, d);
-    }
-    for (std::size_t j = 0; j < Block::kWeights; ++j) {
-      const double back = static_cast<double>(block.d) * block.qs[j];
-      if (std::abs(back - static_cast<double>(part[j])) <= d * (0.5 + 0x1p-12)) continue;
-      return fmt::format("block {}, element {}: {} became {}, more than half a step ({}) away",
-                         begin / Block::kWeights, j, part[j], back, d / 2);
-    }
-  }
-  return {};
-}
-
 }  // namespace
 
 TapMatrix select_rows(TapMatrix matrix, TokenRows rows) {
@@ -139,12 +115,6 @@ Result<std::optional<TapMatrix>> Replay::run(const Dump& inputs, int layer, std:
   }
   TapMatrix out{wanted.size(), op.width.of(config(), layer), definition_.run(op, layer, in)};
   return std::optional(has_state ? select_rows(std::move(out), rows) : std::move(out));
-}
-
-std::string quantization_fault(ActivationFormat format, std::span<const float> x) {
-  if (format == ActivationFormat::kQ8_K) return block_fault<BlockQ8_K>(x);
-  if (format == ActivationFormat::kQ8_32) return block_fault<BlockQ8_32>(x);
-  return {};
 }
 
 }  // namespace llm

@@ -67,9 +67,4 @@ class Replay {
   KvType kv_;
 };
 
-/// Checks the definition's quantizer on `x`, against what its rule promises: every value is within
-/// half a step of d * q, and the block's largest magnitude is met exactly (q = 127, d = amax / 127,
-/// to 2^-20). Returns what is wrong with the first bad block, or an empty text.
-std::string quantization_fault(ActivationFormat format, std::span<const float> x);
-
 }  // namespace llm
