@@ -150,17 +150,8 @@ TEMPLATE_TEST_CASE("codes and scales are the emulation's, bit for bit", "[oracle
   if (!oracle_available()) return;
   constexpr std::size_t n = TestType::kWeights;
   const ScratchDirectory scratch;
-  const std::string script = scratch.write("codes.py", R"(
-import sys, numpy as np
-sys.path.insert(0, sys.argv[1])
-from contract import quantize
-from selftest_contract import edge_blocks
-x = edge_blocks(int(sys.argv[2]))
-codes, scale = quantize(x, x.shape[1])
-np.savez(sys.argv[3], x=x, codes=codes.astype(np.int32), scale=scale)
-)");
   const std::string path = scratch / "codes.npz";
-  REQUIRE(run(fmt::format("'{}' '{}' '{}/tools/reference_f64' {} '{}'", python(), script,
+  REQUIRE(run(fmt::format("'{}' '{}/tests/tools/contract_codes.py' {} '{}'", python(),
                           LLM_SOURCE_DIR, n, path)) == 0);
   const auto file = require_ok(NpzReader::open(path));
   const auto x = require_ok(require_ok(file.read("x")).as_f32());
@@ -178,9 +169,10 @@ np.savez(sys.argv[3], x=x, codes=codes.astype(np.int32), scale=scale)
   }
 }
 
-TEST_CASE("the oracle passes its own checks", "[oracle]") {
+TEST_CASE("the oracle agrees with transformers and with the engine on every setting", "[oracle]") {
   if (!oracle_available()) return;
-  run_shell(fmt::format("'{}' '{}/tools/reference_f64/selftest.py'", python(), LLM_SOURCE_DIR))
+  run_shell(fmt::format("'{}' '{}/tests/tools/oracle_models_test.py' '{}'", python(),
+                        LLM_SOURCE_DIR, LLM_BIN_DIR))
       .must_end(0);
 }
 

@@ -1,41 +1,28 @@
 """How a byte-level BPE splits a text, as tokenizer.ggml.pre.
 
 llama.cpp's converter recognizes published vocabularies by what they make of one text. For any other vocabulary the regular
-expressions in tokenizer.json tell, letter by letter, never a model's name.
+expressions in tokenizer.json tell, letter by letter, never a model's name: those of tools/reference_f64/byte_bpe.py.
 """
 
+import json
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
-from errors import ConversionError
+from tokenizers import Tokenizer, models
+from tokenizers.pre_tokenizers import Sequence
 
-_WORDS = r"|[^\r\n\p{L}\p{N}]?\p{L}+"
-_REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-_CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+sys.path.append(str(Path(__file__).resolve().parents[1] / "reference_f64"))
+
+from byte_bpe import IGNORE_MERGES, RULES  # noqa: E402
+from errors import ConversionError  # noqa: E402
 
 
 @dataclass(frozen=True)
 class Splitting:
     name: str  # tokenizer.ggml.pre
     steps: tuple[str, ...]  # the expressions in turn; ByteLevel's own is written ByteLevel
-    ignore_merges: bool = False  # a piece that is a token is taken whole
-
-
-# Sources: the tokenizer.json files of Llama-3, Qwen2, Qwen3.5, SmolLM, GPT-2, Mistral-Nemo and gpt-oss.
-SPLITTINGS = (
-    Splitting("llama-bpe", (_CONTRACTIONS + _WORDS + r"|\p{N}{1,3}" + _REST,), ignore_merges=True),
-    Splitting("smaug-bpe", (_CONTRACTIONS + _WORDS + r"|\p{N}{1,3}" + _REST,)),  # Llama-3's, without ignore_merges
-    Splitting("qwen2", (_CONTRACTIONS + _WORDS + r"|\p{N}" + _REST,)),
-    Splitting("qwen35", (_CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+"
-                         r"|\s+(?!\S)|\s+",)),
-    Splitting("tekken", (rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*|\p{{N}}"
-                         r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",), ignore_merges=True),
-    Splitting("gpt-4o", (rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_CONTRACTIONS}?|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*"
-                         rf"{_CONTRACTIONS}?|\p{{N}}{{1,3}}"
-                         r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",), ignore_merges=True),
-    Splitting("smollm", ("digits", "ByteLevel")),
-    Splitting("gpt-2", ("ByteLevel",)),
-)
+    ignore_merges: bool  # a piece that is a token is taken whole
 
 
 def _steps_of(pre: dict | None) -> tuple[str, ...]:
@@ -52,6 +39,16 @@ def _steps_of(pre: dict | None) -> tuple[str, ...]:
     if kind == "ByteLevel" and not pre.get("add_prefix_space"):
         return ("ByteLevel",) if pre.get("use_regex", True) else ()
     raise ConversionError(f"tokenizer.json: pre-tokenizer {pre} is not converted")
+
+
+def _published(name: str) -> Splitting:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = Sequence(RULES[name])
+    return Splitting(name, _steps_of(json.loads(tokenizer.to_str())["pre_tokenizer"]), name in IGNORE_MERGES)
+
+
+# Of several that split alike the first is taken.
+SPLITTINGS = tuple(map(_published, ("llama-bpe", "smaug-bpe", "qwen2", "qwen35", "tekken", "gpt-4o", "smollm", "gpt-2")))
 
 
 def splitting_of(tokenizer: dict) -> str:

@@ -1,9 +1,7 @@
-#include <fmt/chrono.h>
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
-#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -12,7 +10,6 @@
 
 #include "base/atomic_file.h"
 #include "base/sha256.h"
-#include "tools/common/option_pages.h"
 #include "tools/llmcheck/run.h"
 #include "validate/outputs/quality/baseline.h"
 #include "validate/outputs/quality/sweep.h"
@@ -247,12 +244,8 @@ class QualityRun {
     report_.figures.push_back(quality_table(results));
     run_.add(check_equality(results));
     if (a_.baseline.empty()) return Ok{};
-    const BaselineOrigin origin{
-        .model_sha256 = run_.sha256,
-        .text_sha256 = sha256_hex(std::as_bytes(std::span(text))),
-        .engine_version = version(),
-        .timestamp = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))),
-        .reason = a_.update_baseline};
+    const BaselineOrigin origin =
+        run_.origin(a_.update_baseline, sha256_hex(std::as_bytes(std::span(text))));
     if (!a_.update_baseline.empty()) return freeze(model, results, text, origin);
     for (const QualityResult& result : results)
       LLM_RETURN_IF_ERROR(against_baseline(result, origin));

@@ -64,6 +64,14 @@ void CheckRun::add(std::vector<CheckResult> checks) {
                        std::make_move_iterator(checks.end()));
 }
 
+BaselineOrigin CheckRun::origin(const std::string& reason, const std::string& text_sha256) const {
+  return {.model_sha256 = sha256,
+          .text_sha256 = text_sha256,
+          .engine_version = version(),
+          .timestamp = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))),
+          .reason = reason};
+}
+
 Status CheckRun::check_hash(const std::string& found, const std::string& field,
                             const std::string& file, const std::string& hint) const {
   if (found == sha256) return Ok{};

@@ -11,6 +11,7 @@
 #include "tools/common/progress.h"
 #include "tools/common/tool.h"
 #include "tools/llmcheck/arguments.h"
+#include "validate/outputs/quality/baseline.h"
 #include "validate/outputs/stages/stages.h"
 #include "validate/outputs/verify/reference.h"
 #include "validate/provenance/receipt.h"
@@ -56,6 +57,8 @@ struct CheckRun {
     report.facts.emplace_back(std::move(name), std::move(value));
   }
   void add(std::vector<CheckResult> checks);
+  /// Of figures that are frozen now.
+  BaselineOrigin origin(const std::string& reason, const std::string& text_sha256 = "") const;
   /// kIntegrity unless `found`, what `file` says of the model, is the model's hash.
   Status check_hash(const std::string& found, const std::string& field, const std::string& file,
                     const std::string& hint = "") const;

@@ -1,10 +1,8 @@
 // The parts of llmcheck that hold the model against texts: frozen ones, a reference's, and the
 // token ids of texts.
 
-#include <fmt/chrono.h>
 #include <fmt/core.h>
 
-#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <span>
@@ -12,7 +10,6 @@
 
 #include "base/atomic_file.h"
 #include "base/shown_text.h"
-#include "tools/common/option_pages.h"
 #include "tools/llmcheck/run.h"
 #include "tools/llmtok/special.h"
 #include "validate/outputs/equivalence/equivalence.h"
@@ -26,12 +23,7 @@ constexpr std::size_t kMaxReferenceBytes = std::size_t{16} << 20;
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
 
 Status freeze(CheckRun& run, const ModelPointer& model) {
-  FrozenTexts made;
-  made.origin = {.model_sha256 = run.sha256,
-                 .text_sha256 = {},
-                 .engine_version = version(),
-                 .timestamp = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))),
-                 .reason = run.a.update_equivalence};
+  FrozenTexts made{.origin = run.origin(run.a.update_equivalence)};
   LLM_TRY(made.cases, run_cases(model, std::ref(run.bar)));
   run.bar.clear();
   const std::string& file = run.a.equivalence;

@@ -1,35 +1,6 @@
 """Writer of activation dumps in the format `llmcheck-act/1`, shared by every producer in this folder.
 
-Schema
-------
-A dump is an NPZ file (little-endian, C order). Arrays:
-
-``s{step:04d}/L{layer:03d}/{tap}``  [tokens, features]  one row per token of that step, f32 (f64 on request)
-``s{step:04d}/L{layer:03d}/probs``  [head, token, key]  optional; key = absolute position, 0 where masked
-``s{step:04d}/G/{tap}``             [tokens, features]  taps outside the layers
-``tokens``     i32 [n]         every token fed, all steps concatenated
-``positions``  i32 [n]         absolute position of each of them
-``step_ptr``   i64 [steps + 1] tokens of step s are tokens[step_ptr[s] : step_ptr[s + 1]]
-``__meta__``   u8  [bytes]     UTF-8 JSON, see below
-
-Step 0 is the prefill; each further forward call is a step of its own.
-
-Taps of a layer, in the order of the data flow (`LAYER_TAPS`): attn_norm (after the norm weight), q, k, v (projections
-with their biases), q_rope, k_rope (after the norm of each head, if any, and RoPE), attn_ctx (before Wo), attn_out (after Wo), ffn_inp (residual after attention), ffn_norm, gate, up,
-ffn_act (activation(gate) * up), ffn_out (after Wdown), l_out (the layer's output); of models with norms after both halves
-also attn_post and ffn_post (what is added to the residual). In a mixture of experts, gate, up, ffn_act and ffn_out hold the
-chosen experts' values one after the other, by ascending id; router (the logits of all experts) comes before, ffn_mix (the
-weighted sum) after them. A layer with a
-Gated DeltaNet has `DELTA_TAPS` in place of q to attn_ctx: qkv, z, beta, alpha (products), qkv_conv (after the convolution and its
-silu), delta (what queries find in the states), delta_norm (its heads normed, times silu(z)); value heads are in the GGUF's order. With an output gate
-there are attn_gate (its product) and attn_gated (attn_ctx times its sigmoid). With an expert that every token
-goes through there are `SHARED_TAPS`: its gate, up, ffn_act and ffn_out, the logit of its weight, and its sum with ffn_mix. Global taps (`GLOBAL_TAPS`): embd,
-result_norm, logits (one row per token, not only the last). Of models with scales: embd and logits are after theirs, attn_out
-and ffn_out before that of the residual.
-
-``__meta__`` keys: format, producer, producer_version, model_sha256, model_name, tokenizer_hash, oracle (R0, R1, R2,
-engine, hf, llamacpp), compute, kv, eps, rope_theta, qk_layout (interleaved | half), taps_absent ({tap: reason}), and
-optionally merges_hash, hparams and greedy (arg-max token after each step's last row).
+docs/dump_format.md describes the arrays, the taps in the order of the data flow, and the metadata.
 """
 
 import json

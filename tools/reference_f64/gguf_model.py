@@ -59,6 +59,10 @@ class GgufModel:
         field = self._reader.get_field(key)
         return default if field is None else field.contents()
 
+    def values(self, prefix: str) -> dict:
+        """Those of the keys with that prefix, by what follows it."""
+        return {key.removeprefix(prefix): field.contents() for key, field in self._reader.fields.items() if key.startswith(prefix)}
+
     def sha256(self) -> str:
         """SHA-256 of the whole file, hex."""
         with open(self.path, "rb") as file:
@@ -105,6 +109,10 @@ class GgufModel:
     def type_name(self, name: str) -> str:
         """The tensor's type: "F16", "Q4_K", ..."""
         return self._tensors[name].tensor_type.name
+
+    def rows(self, name: str) -> np.ndarray:
+        """A quantized matrix as its bytes, [outputs, bytes]."""
+        return self._tensors[name].data
 
     def weight(self, name: str, dtype: type = np.float64) -> np.ndarray:
         """The dequantized tensor, shape as numpy sees it: [outputs, inputs] for a matrix."""

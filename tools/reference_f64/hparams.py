@@ -165,7 +165,7 @@ def layer_shapes(hp: HParams, family: Family, layer: int) -> dict[str, tuple[int
 
 _SCALE_KEYS = ("logit_scale", "residual_scale", "embedding_scale", "attention.scale")  # of families with scales
 # The values that change nothing.
-_REFUSED_KEYS = {"attention.clamp_kqv": (), "rope.scale_linear": (), "attn_logit_softcapping": (), "final_logit_softcapping": (),
+_REFUSED_KEYS = {"attention.clamp_kqv": (), "attn_logit_softcapping": (), "final_logit_softcapping": (),
                  "rope.dimension_sections": (), "rope.scaling.yarn_ext_factor": (1.0, -1.0),
                  "rope.scaling.yarn_attn_factor": (1.0,), "rope.scaling.yarn_log_multiplier": ()}
 _EXPERT_KEYS = {"expert_shared_count": (0,), "expert_shared_feed_forward_length": (0,), "leading_dense_block_count": (0,),
@@ -270,14 +270,15 @@ class Reader:
         return float(self._number(key, 0.0) if self.family.scales else 0.0) or absent
 
     def _rope(self, dims: int) -> Rope:
-        kind = self._value(f"{self.arch}.rope.scaling.type", "none")
+        kind = self._value(f"{self.arch}.rope.scaling.type", "linear")
         if kind not in ("none", "linear", "yarn") and not (kind == "longrope" and self.family.long_rope):
             raise UnsupportedModel(f"rope scaling {kind!r} is not modelled")
         theta = float(self._number("rope.freq_base", self.family.theta))
         magnitude = float(self._number("rope.scaling.attn_factor", 1.0))
         if kind not in ("linear", "yarn"):
             return Rope(dims, theta, magnitude=magnitude)
-        scale = float(self._number("rope.scaling.factor")) or 1.0  # 0 means "not set" in files written by llama.cpp
+        # Older files name it rope.scale_linear; 0 means "not set" in files written by llama.cpp.
+        scale = float(self._number("rope.scaling.factor", self._number("rope.scale_linear", 1.0))) or 1.0
         if kind == "linear":
             return Rope(dims, theta, scale, magnitude=magnitude)
         yarn = Yarn(self._number("rope.scaling.original_context_length"),

@@ -36,17 +36,15 @@ ACTIVATIONS = {"silu": lambda gate, up: silu(gate) * up, "gelu_tanh": lambda gat
 
 
 def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray,
-              window: int = 0, scale: float | None = None,
-              sinks: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+              window: int, scale: float, sinks: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Causal grouped-query attention.
 
     q [T, H, Dh] at absolute `positions`; k [P, G, Dh] and v [P, G, Dv] hold positions 0..P-1. Query head h reads
     KV head h // (H / G). A token sees the last `window` positions, its own among them; 0: all. Scores are multiplied by
-    `scale`, by default 1 / sqrt(Dh). `sinks` [H] are scores that take weight from the keys' and have no value. Returns (context
+    `scale`. `sinks` [H] are scores that take weight from the keys' and have no value. Returns (context
     [T, H, Dv], probabilities [H, T, P]).
     """
     tokens, heads, width = q.shape
-    scale = width ** -0.5 if scale is None else scale
     keys, values = k.transpose(1, 2, 0), v.transpose(1, 0, 2)  # [G, Dh, P], [G, P, Dv]
     grouped = q.reshape(tokens, k.shape[1], -1, width)  # [T, G, H / G, Dh]
     sink = np.full((k.shape[1], heads // k.shape[1], 1), -np.inf) if sinks is None else sinks.reshape(k.shape[1], -1, 1)

@@ -43,12 +43,10 @@ def weights(e: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray,
-              order: np.ndarray, window: int = 0, scale: float | None = None,
-              sinks: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+              order: np.ndarray, window: int, scale: float, sinks: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """As llama_f64.attention; `order` is that of packed_order for q and k."""
-    tokens, heads, width = q.shape
+    tokens, heads, _ = q.shape
     n_kv = k.shape[1]
-    scale = width ** -0.5 if scale is None else scale
     q_codes, q_scale = groups(q[..., order])
     k_codes, k_scale = groups(k[..., order])
     v_codes, v_scale = groups(v)

@@ -10,7 +10,9 @@ import sys
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # products are too small for more
 
-from .gguf import GGUF, Unsupported  # noqa: E402
+from gguf_model import GgufModel  # noqa: E402
+from hparams import UnsupportedModel  # noqa: E402
+
 from .receipt import Malformed, parse  # noqa: E402
 from .verify import Verifier  # noqa: E402
 
@@ -24,7 +26,7 @@ def verdict(arguments: argparse.Namespace) -> int:
         print(f"FAIL model: {arguments.model} has SHA-256 {found}, the receipt needs {receipt.model_sha256}")
         return 8
     failed = []
-    for check in Verifier(receipt, GGUF(arguments.model)).checks():
+    for check in Verifier(receipt, GgufModel(arguments.model)).checks():
         failed += [check.name] if check.reason else []
         said = check.reason or check.note
         print(("FAIL " if check.reason else "PASS ") + check.name + (": " + said if said else ""), flush=True)
@@ -39,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--model", required=True, help="the GGUF that the receipt names")
     try:
         return verdict(parser.parse_args(argv))
-    except (Malformed, OSError, Unsupported) as error:
+    except (Malformed, OSError, UnsupportedModel) as error:
         print(f"verifier: error: {error}", file=sys.stderr)
         return 3 if isinstance(error, Malformed) else 4 if isinstance(error, OSError) else 6
 

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from contract import quantize
 
+from gguf_model import GgufModel
+from hparams import UnsupportedModel
+
 from .contract import F32, F64, fma
-from .gguf import GGUF, Unsupported
 
 ROWS = 2048  # of a matrix at a time, for the sake of memory
 
@@ -130,26 +132,18 @@ def q6_k(b):
     return Matrix(256, (q.astype(np.int16) - 32).reshape(*b.shape[:-1], 256) * scales, f16(b[..., 208:]))
 
 
-def f32(b):
-    return Matrix(1, b.view("<f4")[..., 0])
+FLOATS = ("F32", "F16", "BF16")
+# A type's bytes of a block, and the reader of (rows, blocks, bytes).
+BLOCKS = {"Q4_0": (18, q4_0), "Q4_1": (20, q4_1), "Q5_0": (22, q5_0), "Q5_1": (24, q5_1), "Q8_0": (34, q8_0), "Q4_K": (144, q4_k),
+          "Q5_K": (176, q5_k), "Q6_K": (210, q6_k)}
 
 
-def bf16(b):
-    return Matrix(1, (b.view("<u2")[..., 0].astype(np.uint32) << 16).view(F32))
-
-
-# GGUF's number of a type: weights and bytes of a block, and the reader of (rows, blocks, bytes).
-TYPES = {0: (1, 4, f32), 1: (1, 2, lambda b: Matrix(1, f16(b))), 30: (1, 2, bf16), 2: (32, 18, q4_0), 3: (32, 20, q4_1),
-         6: (32, 22, q5_0), 7: (32, 24, q5_1), 8: (32, 34, q8_0), 12: (256, 144, q4_k), 13: (256, 176, q5_k), 14: (256, 210, q6_k)}
-
-
-def read_matrix(file: GGUF, name: str) -> Matrix:
-    if name not in file.tensors:
-        raise Unsupported(f"the model has no tensor {name}")
-    (columns, *rows), kind, _ = file.tensors[name]
-    if kind not in TYPES:
-        raise Unsupported(f"{name}: weights of type {kind}; there are {sorted(TYPES)}")
-    n, size, reader = TYPES[kind]
-    rows = rows[0] if rows else 1
-    blocks = columns // n
-    return reader(file.raw(name)[:rows * blocks * size].reshape(rows, blocks, size))
+def read_matrix(model: GgufModel, name: str) -> Matrix:
+    kind = model.type_name(name)
+    if kind in FLOATS:
+        return Matrix(1, np.atleast_2d(model.weight(name, F32)))
+    if kind not in BLOCKS:
+        raise UnsupportedModel(f"{name}: weights of type {kind}; there are {', '.join((*FLOATS, *BLOCKS))}")
+    size, reader = BLOCKS[kind]
+    rows = model.rows(name)
+    return reader(rows.reshape(len(rows), -1, size))

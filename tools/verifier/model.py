@@ -5,52 +5,32 @@ from collections.abc import Iterator
 
 import numpy as np
 from decoder import Decoder, Text
-from hparams import Reader, UnsupportedModel, layer_shapes
+from gguf_model import GgufModel
+from hparams import UnsupportedModel
 
 from .contract import CHUNK, F32, F64, exp, fma, rms_norm, rope_tables, sum16, swiglu
 from .formats import Matrix, read_matrix
-from .gguf import GGUF, Unsupported
 
 LOGIT_ROWS = 64  # positions whose logits are in memory at once
-ELSEWHERE = ("rope.scale_linear",)  # keys that turns() reads
 
 
 class Contract:
     """The ops that a Decoder asks for, over the weights of a GGUF."""
 
-    def __init__(self, file: GGUF, kv: str, compute: str):
-        architecture = file.keys["general.architecture"].decode()
-        if architecture != "llama" or kv not in ("f16", "f32"):
-            raise Unsupported(f"architecture {architecture} with kv {kv}; there is llama with f16 and f32")
-        if file.keys.get("llama.rope.scaling.type", b"linear") not in (b"linear", b"none"):
-            raise Unsupported("RoPE scaled other than linearly")
-        self.file, self.kv, self.compute = file, kv, compute
-        try:
-            reader = Reader(self._value)
-            self.hparams, self.family = reader.read(), reader.family
-        except UnsupportedModel as error:
-            raise Unsupported(str(error)) from error
-        for layer in range(self.hparams.n_layers):
-            for name, shape in layer_shapes(self.hparams, self.family, layer).items():
-                if (found := tuple(reversed(file.tensors.get(f"blk.{layer}.{name}", [()])[0]))) != shape:
-                    raise Unsupported(f"blk.{layer}.{name}: found shape {found}, the metadata need {shape}")
-
-    def _value(self, key: str, default):
-        """As hparams.Reader asks for keys."""
-        value = self.file.keys.get(key, default)
-        if key.endswith(ELSEWHERE):
-            return default
-        return value.decode() if isinstance(value, bytes) else value.tolist() if isinstance(value, np.ndarray) else value
-
-    def has(self, tensor: str) -> bool:
-        return tensor in self.file.tensors
+    def __init__(self, model: GgufModel, kv: str, compute: str):
+        if model.architecture != "llama" or kv not in ("f16", "f32"):
+            raise UnsupportedModel(f"architecture {model.architecture} with kv {kv}; there is llama with f16 and f32")
+        if model.hparams.rope.yarn:
+            raise UnsupportedModel("RoPE scaled other than linearly")
+        self.model, self.kv, self.compute, self.has = model, kv, compute, model.has
+        self.hparams, self.family = model.hparams, model.family
 
     def matrix(self, name: str) -> Matrix:
-        matrix = read_matrix(self.file, name)
+        matrix = read_matrix(self.model, name)
         return matrix.as_floats() if self.compute == "f32" else matrix
 
     def vector(self, name: str) -> np.ndarray:
-        return read_matrix(self.file, name).dequantized()[0]
+        return read_matrix(self.model, name).dequantized()[0]
 
     def embedding(self, ids: np.ndarray) -> np.ndarray:
         embedding = self.matrix("token_embd.weight")
@@ -74,10 +54,9 @@ class Contract:
         return swiglu(gate, up)
 
     def turns(self, rope, positions: np.ndarray) -> np.ndarray:
-        linear = self.file.keys.get("llama.rope.scaling.type") != b"none"
-        scale = self.file.model_key("rope.scaling.factor", self.file.model_key("rope.scale_linear", 1.0)) if linear else 1.0
-        divisors = self.vector("rope_freqs.weight") if self.has("rope_freqs.weight") else np.ones(rope.dims // 2)
-        return rope_tables(len(positions), rope.dims, rope.theta, scale, divisors, rope.magnitude)
+        divisors = self.model.rope_divisors()
+        divisors = np.ones(rope.dims // 2) if divisors is None else divisors
+        return rope_tables(len(positions), rope.dims, rope.theta, rope.scale, divisors, rope.magnitude)
 
     def turned(self, x: np.ndarray, turns: np.ndarray) -> np.ndarray:
         """RoPE on neighbouring pairs of (T, heads, dims)."""
@@ -103,9 +82,9 @@ class Contract:
         return (out / total[..., None]).transpose(1, 0, 2), None
 
 
-def logits(file: GGUF, kv: str, compute: str, ids: list[int]) -> Iterator[np.ndarray]:
+def logits(model: GgufModel, kv: str, compute: str, ids: list[int]) -> Iterator[np.ndarray]:
     """Rows of logits of every position, some positions at a time."""
-    decoder = Decoder(Contract(file, kv, compute))
+    decoder = Decoder(Contract(model, kv, compute))
     x = decoder.hidden([(Text(decoder.hparams), ids)])
     for first in range(0, len(ids), LOGIT_ROWS):
         yield decoder.logits(x[first:first + LOGIT_ROWS])

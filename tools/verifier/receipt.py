@@ -4,7 +4,8 @@ import json
 from dataclasses import MISSING, fields
 from types import SimpleNamespace
 
-from .gguf import Unsupported
+from hparams import UnsupportedModel
+
 from .sampling import Settings
 
 FORMAT, CONTRACT = "llm-receipt/2", 1
@@ -49,10 +50,10 @@ def parse(text: str) -> SimpleNamespace:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise Malformed(f"format: need {FORMAT}")
     if document.get("contract_version") != CONTRACT:
-        raise Unsupported(f"contract_version: found {document.get('contract_version')!r}, here it is {CONTRACT}")
+        raise UnsupportedModel(f"contract_version: found {document.get('contract_version')!r}, here it is {CONTRACT}")
     options = field(document, "options", dict)
     for name in NOT_JUDGED & options.keys():
-        raise Unsupported(f"options.{name}: texts with it are not judged here")
+        raise UnsupportedModel(f"options.{name}: texts with it are not judged here")
     kinds = {int: int, float: NUMBER, str: str}
     settings = Settings(**{f.name: field(options, f.name, kinds[f.type]) for f in fields(Settings)
                            if f.default is MISSING or f.name in options})

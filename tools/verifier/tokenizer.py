@@ -4,7 +4,8 @@ import codecs
 import re
 import unicodedata
 
-from .gguf import GGUF, Unsupported
+from gguf_model import GgufModel
+from hparams import UnsupportedModel
 
 UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 2, 3, 4, 5, 6
 RESERVED, NO_TOKEN = (CONTROL, UNKNOWN, BYTE), 0xFFFFFFFF
@@ -54,13 +55,13 @@ def split(expression: str, text: str) -> list[str]:
 
 
 class Tokenizer:
-    def __init__(self, file: GGUF):
-        self.keys = {name.removeprefix("tokenizer.ggml."): value for name, value in file.keys.items()}
-        self.tokens = [token.decode("utf-8", "surrogateescape") for token in self.keys["tokens"]]
+    def __init__(self, model: GgufModel):
+        self.keys = model.values("tokenizer.ggml.")
+        self.tokens = self.keys["tokens"]
         self.types = self.keys.get("token_type")
         if self.types is None:
-            raise Unsupported("the model has no tokenizer.ggml.token_type")
-        self.byte_level = self.keys["model"] == b"gpt2"
+            raise UnsupportedModel("the model has no tokenizer.ggml.token_type")
+        self.byte_level = self.keys["model"] == "gpt2"
         if not self.byte_level:  # files spell spaces of user-defined tokens either way
             self.tokens = [t.replace(" ", "\u2581") if kind == USER_DEFINED else t for t, kind in zip(self.tokens, self.types)]
         self.ids = {token: i for i, token in reversed(list(enumerate(self.tokens)))}
@@ -91,12 +92,12 @@ class Tokenizer:
         if kind in (CONTROL, UNKNOWN) and not specials:
             return b"" if kind == CONTROL else " \u2047 ".encode()
         if kind in (CONTROL, UNKNOWN, USER_DEFINED) and self.byte_level:
-            return self.keys["tokens"][i]
+            return token.encode()
         if self.byte_level:
             return bytes(self.bytes[char] for char in token)
         if kind == BYTE:
             return bytes([int(token[3:5], 16)])
-        return token.replace("\u2581", " ").encode("utf-8", "surrogateescape")
+        return token.replace("\u2581", " ").encode()
 
     def encode(self, text: str, specials: bool) -> list[int]:
         ids = []
@@ -114,9 +115,9 @@ class Tokenizer:
         return [i for i in first + (ids if text else []) + last if i != NO_TOKEN]
 
     def rule(self):
-        name = self.keys.get("pre", b"").decode()
+        name = self.keys.get("pre", "")
         if name not in RULES:
-            raise Unsupported(f"pre-tokenizer {name!r}; there are {sorted(RULES)}")
+            raise UnsupportedModel(f"pre-tokenizer {name!r}; there are {sorted(RULES)}")
         return RULES[name]
 
     def cut(self, text: str, kind: int | None) -> list[tuple[str, bool]]:
@@ -143,7 +144,7 @@ class Tokenizer:
         return ids
 
     def rank(self, left: str, right: str) -> float | None:
-        return self.ranks.get(f"{left} {right}".encode())
+        return self.ranks.get(f"{left} {right}")
 
     def score(self, left: str, right: str) -> float | None:
         i = self.ids.get(left + right)
@@ -162,10 +163,10 @@ class Tokenizer:
     def piece(self, text: str) -> list[int]:
         i = self.ids.get(text)
         if i is not None and self.types[i] == UNUSED:
-            raise Unsupported("text that an unused piece spells")
+            raise UnsupportedModel("text that an unused piece spells")
         if i is not None and self.types[i] not in RESERVED:
             return [i]
         try:
             return [self.ids[f"<0x{byte:02X}>"] for byte in text.encode()]
         except KeyError:
-            raise Unsupported("text that the vocabulary cannot spell") from None
+            raise UnsupportedModel("text that the vocabulary cannot spell") from None

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from .gguf import GGUF
+from gguf_model import GgufModel
+
 from . import model
 from .receipt import Malformed
 from .sampling import Settings, distribution, draw, uniform
@@ -30,7 +31,7 @@ class Check:
 
 
 class Verifier:
-    def __init__(self, receipt: SimpleNamespace, file: GGUF):
+    def __init__(self, receipt: SimpleNamespace, file: GgufModel):
         self.receipt, self.file, self.tokenizer = receipt, file, Tokenizer(file)
         self.ids, self.ends = receipt.prompt_ids + receipt.ids, self.tokenizer.ends()
         self.drawn = np.zeros((0, 0), np.float32)  # the rows that tokens were drawn from
@@ -38,7 +39,7 @@ class Verifier:
             raise Malformed(f"id {most}: the vocabulary has {len(self.tokenizer.tokens)} tokens")
 
     def checks(self) -> Iterator[Check]:
-        """@throws Unsupported"""
+        """@throws UnsupportedModel"""
         yield self.prompt()
         yield Check("context", self.context())
         yield Check("text", self.text())
@@ -63,7 +64,7 @@ class Verifier:
         return Check("prompt", "" if at is None else f"prompt: id {at} of its text is {ids[0]}, prompt_ids has {ids[1]}")
 
     def context(self) -> str:
-        most = self.file.model_key("context_length")
+        most = self.file.hparams.context_length
         if not 0 < self.receipt.context <= most:
             return f"context: found {self.receipt.context}, the model has {most} positions"
         # Of a full context the last token was drawn, and has no position.

@@ -1,14 +1,12 @@
 #include "validate/provenance/row_recompute.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "base/thread_team.h"
-#include "engine/forward/route.h"
 
 namespace llm {
 namespace {
@@ -25,24 +23,30 @@ Result<RowValues> RowRecompute::make(std::vector<std::size_t> wanted,
                                      const RowValues& inputs) const {
   LLM_TRY(RowValues made, RowValues::allocate(table_, std::move(wanted)));
   const std::span<const std::size_t> rows = made.rows();
-  std::vector<Product> products;
+  std::vector<Task> products;
   std::vector<Group> others;
   for (std::size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
     while (end < rows.size() && table_.column_of(rows[end]) == table_.column_of(rows[begin])) ++end;
     const std::size_t size = (end - begin) * table_.width(rows[begin]);
     const Group group{rows.subspan(begin, end - begin), {made[begin].data(), size}};
-    if (table_.tap_of(rows[begin]).row->op == TapOp::kProduct) {
-      add_products(group, inputs, products);
-    } else {
+    const auto& [tap, layer] = table_.tap_of(rows[begin]);
+    if (tap->op != TapOp::kProduct) {
       others.push_back(group);
+      continue;
+    }
+    for (reference::Product& product : definition_.products(
+             *tap, layer, gather(group.rows, 0, inputs), gather(group.rows, 1, inputs))) {
+      Task& task = products.emplace_back(std::move(product), definition_.divisor(*tap), group.y);
+      task.result.resize(task.product.places.size() * task.product.w.n_rows());
     }
   }
 
   std::vector<std::function<void(Scratch&)>> tasks;
-  for (const Product& product : products) {
-    for (std::size_t r = 0; r < product.w.n_rows(); r += kMatrixRows) {
-      const Worker::Range range{r, std::min(r + kMatrixRows, product.w.n_rows())};
-      tasks.emplace_back([&, range](Scratch& own) { multiply(product, range, own); });
+  for (Task& task : products) {
+    const std::size_t n_rows = task.product.w.n_rows();
+    for (std::size_t r = 0; r < n_rows; r += kMatrixRows) {
+      const Worker::Range range{r, std::min(r + kMatrixRows, n_rows)};
+      tasks.emplace_back([&, range](Scratch& own) { multiply(task, range, own); });
     }
   }
   std::vector<std::unique_ptr<SequenceState>> caches;
@@ -79,7 +83,7 @@ ActivationFormat RowRecompute::format_of(const PackedMatrix& w) const {
   return model_.compute() == Compute::kInt8 ? activation_format(w.type()) : ActivationFormat::kF32;
 }
 
-Result<RowRecompute::Scratch> RowRecompute::allocate(std::span<const Product> products) const {
+Result<RowRecompute::Scratch> RowRecompute::allocate(std::span<const Task> products) const {
   std::size_t activations = 0;
   std::size_t workspace = 0;
   std::size_t partial = 0;
@@ -90,9 +94,11 @@ Result<RowRecompute::Scratch> RowRecompute::allocate(std::span<const Product> pr
     workspace = std::max(workspace, attend_workspace_bytes({kv_, spec->head_dim}, heads));
     partial = std::max(partial, (heads + 1) * (2 + spec->head_dim));
   }
-  for (const Product& p : products) {
-    activations = std::max(activations, ActivationMatrix::bytes(format_of(p.w), p.n, p.w.n_cols()));
-    workspace = std::max(workspace, matmul_workspace_bytes(p.n));
+  for (const auto& [product, divisor, y, result] : products) {
+    const std::size_t n = product.places.size();
+    const PackedMatrix& w = product.w;
+    activations = std::max(activations, ActivationMatrix::bytes(format_of(w), n, w.n_cols()));
+    workspace = std::max(workspace, matmul_workspace_bytes(n));
   }
   Scratch scratch;
   LLM_TRY(scratch.activations, AlignedBuffer<std::byte>::allocate(activations, "activations"));
@@ -114,53 +120,18 @@ std::vector<float> RowRecompute::gather(std::span<const std::size_t> rows, std::
   return x;
 }
 
-void RowRecompute::add_products(const Group& group, const RowValues& inputs,
-                                std::vector<Product>& out) const {
-  const HyperParameters& config = model_.config();
-  const auto& [tap, layer] = table_.tap_of(group.rows[0]);
-  const PackedMatrix& w = *definition_.matrix(*tap, layer);
-  const std::span<const float> bias = definition_.vector(tap->bias, layer);
-  const std::size_t n = group.rows.size();
-  std::vector<float> x = gather(group.rows, 0, inputs);
-  const std::vector<float> router = gather(group.rows, 1, inputs);
-  if (router.empty()) {
-    const float divisor = tap->per_layer ? 1 : config.logit_divisor;
-    out.push_back({w, bias, std::move(x), n, group.y.data(), divisor});
-    return;
-  }
-  const FfnSpec& spec = config.layers[static_cast<std::size_t>(layer)].ffns[0];
-  const std::size_t used = spec.n_used;
-  const std::size_t n_rows = w.n_rows() / spec.n_experts;
-  const bool is_cut = x.size() == n * used * w.n_cols();
-  std::vector<std::uint32_t> chosen(used);
-  std::vector<float> weights(used);
-  for (std::size_t t = 0; t < n; ++t) {
-    route(std::span(router).subspan(t * spec.n_experts, spec.n_experts), chosen, weights);
-    for (std::size_t j = 0; j < used; ++j) {
-      const auto own = std::span(x).subspan((is_cut ? t * used + j : t) * w.n_cols(), w.n_cols());
-      const auto own_bias = bias.empty() ? bias : bias.subspan(chosen[j] * n_rows, n_rows);
-      out.push_back({w.part(chosen[j] * n_rows, n_rows),
-                     own_bias,
-                     {own.begin(), own.end()},
-                     1,
-                     group.y.data() + (t * used + j) * n_rows,
-                     1});
-    }
-  }
-}
-
-void RowRecompute::multiply(const Product& p, Worker::Range rows, Scratch& scratch) const {
+void RowRecompute::multiply(Task& task, Worker::Range rows, Scratch& scratch) const {
+  const auto& [w, bias, values, places] = task.product;
   const KernelTable& kernels = *kernel_table(model_.isa());
-  const std::size_t stride = p.w.n_rows();
-  ActivationMatrix x(scratch.activations.span(), format_of(p.w), p.n, p.w.n_cols());
-  for (std::size_t t = 0; t < p.n; ++t)
-    x.store(kernels, t, std::span(p.x).subspan(t * p.w.n_cols(), p.w.n_cols()));
-  matmul(kernels, p.w, rows, x, p.y, stride, Epilogue::kStore, scratch.workspace);
-  for (std::size_t t = 0; t < p.n; ++t) {
+  ActivationMatrix x(scratch.activations.span(), format_of(w), places.size(), w.n_cols());
+  for (std::size_t t = 0; t < places.size(); ++t) x.store(kernels, t, task.product.row(t));
+  matmul(kernels, w, rows, x, task.result.data(), w.n_rows(), Epilogue::kStore, scratch.workspace);
+  for (std::size_t t = 0; t < places.size(); ++t) {
     for (std::size_t r = rows.begin; r < rows.end; ++r) {
-      float& y = p.y[t * stride + r];
-      if (!p.bias.empty()) y += p.bias[r];
-      if (p.divisor != 1) y /= p.divisor;
+      float& y = task.y[places[t] * w.n_rows() + r];
+      y = task.result[t * w.n_rows() + r];
+      if (!bias.empty()) y += bias[r];
+      y /= task.divisor;
     }
   }
 }

@@ -35,14 +35,12 @@ class RowRecompute {
     std::span<const std::size_t> rows;
     std::span<float> y;  ///< (rows, width)
   };
-  /// Rows of y = W x + bias, for n rows of x.
-  struct Product {
-    PackedMatrix w;
-    std::span<const float> bias;
-    std::vector<float> x;
-    std::size_t n;
-    float* y;
+  /// A product, and the values that its rows are of.
+  struct Task {
+    reference::Product product;
     float divisor;
+    std::span<float> y;
+    std::vector<float> result = {};  ///< (places, w.n_rows()), which workers fill in parts
   };
   /// Memory of one worker.
   struct Scratch {
@@ -53,15 +51,14 @@ class RowRecompute {
 
   std::vector<float> gather(std::span<const std::size_t> rows, std::size_t i,
                             const RowValues& inputs) const;
-  void add_products(const Group& group, const RowValues& inputs, std::vector<Product>& out) const;
-  void multiply(const Product& product, Worker::Range rows, Scratch& scratch) const;
+  void multiply(Task& task, Worker::Range rows, Scratch& scratch) const;
   void attend(const Group& group, const RowValues& inputs, SequenceState& cache,
               Scratch& scratch) const;
   void interpret(const Group& group, const RowValues& inputs) const;
   /// Ops with a state: of all positions that the rows read, from a state of zeros.
   void interpret_in_turn(const Group& group, const RowValues& inputs, SequenceState& cache) const;
   ActivationFormat format_of(const PackedMatrix& w) const;
-  Result<Scratch> allocate(std::span<const Product> products) const;
+  Result<Scratch> allocate(std::span<const Task> products) const;
 
   const Model& model_;
   KvType kv_;

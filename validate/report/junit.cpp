@@ -1,6 +1,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <span>
+#include <vector>
 
 #include "validate/report/markup.h"
 #include "validate/report/report.h"
@@ -9,43 +11,36 @@ namespace llm {
 namespace {
 
 /// Undecided is JUnit's "error": the test came to no verdict.
-std::string test_case(const std::string& suite, const std::string& name, Verdict verdict,
-                      const std::string& detail) {
-  const auto head =
-      fmt::format("    <testcase classname=\"{}\" name=\"{}\"", escaped(suite), escaped(name));
-  if (verdict == Verdict::kPass) return head + "/>\n";
-  return fmt::format("{}>\n      <{} message=\"{}\"/>\n    </testcase>\n", head,
-                     verdict == Verdict::kFail ? "failure" : "error", escaped(detail));
-}
-
-std::string suite(const std::string& name, std::size_t tests, std::size_t failures,
-                  std::size_t errors, const std::string& cases) {
-  return fmt::format(
-      "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\">\n{}  </testsuite>\n",
-      escaped(name), tests, failures, errors, cases);
-}
-
-std::string diff_suite(const DiffSection& section) {
-  std::string cases;
-  std::size_t failures = section.diff.problems.size();
-  for (const auto& problem : section.diff.problems)
-    cases += test_case(section.name, "inputs", Verdict::kFail, problem);
-  const auto& preflight = section.location.preflight;
-  failures += preflight.size();
-  for (const auto& problem : preflight)
-    cases += test_case(section.name, "preflight", Verdict::kFail, problem);
-  for (const LayerDiffRow& row : section.diff.rows) {
-    const bool failed = row.fails();
-    failures += failed ? 1 : 0;
-    cases += test_case(
-        section.name, tap_label(row.layer, row.tap), failed ? Verdict::kFail : Verdict::kPass,
-        row.note.empty() ? fmt::format("nmse {:.3e}, max abs {:.3e}, cos min {:.8f}",
-                                       row.error.nmse, row.error.max_abs, row.error.cos_min)
-                         : row.note);
+std::string suite(const std::string& name, std::span<const CheckResult> checks) {
+  const auto count = [&](Verdict verdict) {
+    return std::ranges::count(checks, verdict, &CheckResult::verdict);
+  };
+  std::string out =
+      fmt::format("  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\">\n",
+                  escaped(name), checks.size(), count(Verdict::kFail), count(Verdict::kUndecided));
+  for (const CheckResult& check : checks) {
+    out += fmt::format("    <testcase classname=\"{}\" name=\"{}\"", escaped(name),
+                       escaped(check.name));
+    out += check.passed ? "/>\n"
+                        : fmt::format(">\n      <{} message=\"{}\"/>\n    </testcase>\n",
+                                      check.undecided ? "error" : "failure", escaped(check.detail));
   }
-  return suite(section.name,
-               section.diff.rows.size() + section.diff.problems.size() + preflight.size(), failures,
-               0, cases);
+  return out + "  </testsuite>\n";
+}
+
+std::vector<CheckResult> checks_of(const DiffSection& section) {
+  std::vector<CheckResult> checks;
+  for (const auto& problem : section.diff.problems) checks.push_back({"inputs", false, problem});
+  for (const auto& problem : section.location.preflight)
+    checks.push_back({"preflight", false, problem});
+  for (const LayerDiffRow& row : section.diff.rows) {
+    checks.push_back({tap_label(row.layer, row.tap), !row.fails(),
+                      row.note.empty()
+                          ? fmt::format("nmse {:.3e}, max abs {:.3e}, cos min {:.8f}",
+                                        row.error.nmse, row.error.max_abs, row.error.cos_min)
+                          : row.note});
+  }
+  return checks;
 }
 
 }  // namespace
@@ -53,18 +48,8 @@ std::string diff_suite(const DiffSection& section) {
 std::string junit_report(const Report& raw) {
   const Report report = shown_report(raw);
   std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"llmcheck\">\n";
-  if (!report.checks.empty()) {
-    std::string cases;
-    for (const CheckResult& check : report.checks)
-      cases += test_case("checks", check.name, check.verdict(), check.detail);
-    const auto count = [&](Verdict verdict) {
-      return static_cast<std::size_t>(
-          std::ranges::count(report.checks, verdict, &CheckResult::verdict));
-    };
-    out += suite("checks", report.checks.size(), count(Verdict::kFail), count(Verdict::kUndecided),
-                 cases);
-  }
-  for (const DiffSection& section : report.diffs) out += diff_suite(section);
+  if (!report.checks.empty()) out += suite("checks", report.checks);
+  for (const DiffSection& section : report.diffs) out += suite(section.name, checks_of(section));
   return out + "</testsuites>\n";
 }
 

@@ -18,6 +18,7 @@
 #include "quant/formats/activations.h"
 #include "quant/formats/half.h"
 #include "quant/numerics/arithmetic.h"
+#include "validate/reference/fault_localization/ideal_ops.h"
 #include "validate/selftest/definition_bound.h"
 #include "validate/selftest/kernel_case.h"
 
@@ -289,14 +290,8 @@ CheckResult check_attention(const AttentionSpec& spec) {
 CheckResult check_half() {
   Bounded verdict("rounding to f16");
   const auto check = [&](float x) {
-    const double magnitude = std::abs(f64(x));
-    // The spacing of f16 around x; f64 holds every multiple, and rounds halves to even.
-    const double spacing =
-        std::ldexp(1.0, std::max(x == 0 ? -14 : std::ilogb(magnitude), -14) - 10);
-    double exact = std::copysign(std::nearbyint(magnitude / spacing) * spacing, f64(x));
-    if (magnitude >= 65520) exact = std::copysign(HUGE_VAL, f64(x));
     const double actual = f64(f16_to_f32(f32_to_f16(x)));
-    verdict.add_exact(actual, exact, f64(x));
+    verdict.add_exact(actual, round_to_half(x), f64(x));
   };
   over_all_floats(check);
   // Every f16 from its fields, and the ties between it and the next.
@@ -313,32 +308,20 @@ CheckResult check_half() {
   return verdict.result("all magnitudes, every f16, every tie; exact");
 }
 
-template <typename Block>
-void check_codes(Values values, std::uint32_t seed, Bounded& verdict) {
-  constexpr std::size_t kSize = Block::kWeights;
-  const auto x = draw(values, kSize, seed);
-  double amax = 0;
-  for (const float value : x) amax = std::max(amax, std::abs(f64(value)));
-  if (127 / amax > kLargest) return;  // all codes are 0 then
-  Block block;
-  quantize_block(std::span(x).template first<kSize>(), block);
-  verdict.add(f64(block.d), amax / 127, kU * amax / 127 + kDenormal, amax);
-  // Two roundings before the one to an integer.
-  constexpr double kBound = 0.5 + 127 * 2.1 * kU;
-  for (std::size_t i = 0; i < kSize; ++i)
-    verdict.add(block.qs[i], f64(x[i]) * (127 / amax), kBound, f64(x[i]));
-}
-
 CheckResult check_activations() {
-  Bounded verdict("quantized activations");
+  Tally tally{.of = "blocks"};
   for (std::uint32_t seed = 1; seed <= 20; ++seed) {
     for (const Values values : kAllValues) {
       if (values == Values::kSpecial) continue;
-      check_codes<BlockQ8_32>(values, seed, verdict);
-      check_codes<BlockQ8_K>(values, seed, verdict);
+      const auto x = draw(values, contract::kSuperBlock, seed);
+      for (const ActivationFormat format : {ActivationFormat::kQ8_32, ActivationFormat::kQ8_K}) {
+        const std::string fault = quantization_fault(format, x);
+        tally.add(fault.empty(), [&] { return fault; });
+      }
     }
   }
-  return verdict.result("blocks of 32 and 256, scale and codes");
+  return tally.result("definition of quantized activations",
+                      "blocks of 32 and 256, scale and codes; exact");
 }
 
 }  // namespace

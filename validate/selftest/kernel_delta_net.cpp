@@ -47,10 +47,8 @@ void check_rule_case(EntryCheck& check, const RuleCase& c) {
           reference::delta_rule(q, k, rows.span()[t * stride + 2 * c.k_dim + column], gates[2 * t],
                                 gates[2 * t + 1], expected.data() + n_out + column, kColumns);
   }
-  if (c.values == Values::kSpecial) {  // NaN may reach the columns beyond, which nobody reads
-    for (std::size_t i = n_out; i < expected.size(); ++i)
-      if ((i - n_out) % kColumns >= c.n_columns) return;
-  }
+  // NaN may reach the columns beyond, which no one reads.
+  if (c.values == Values::kSpecial && c.n_columns < kColumns) return;
   check.compare(fmt::format("k_dim {}, {} columns, {} tokens, {} values", c.k_dim, c.n_columns,
                             c.n_tokens, name_of(c.values)),
                 expected, before, n_out % 16 * sizeof(float), [&](auto& table, float* out) {

@@ -10,7 +10,9 @@
 #include "base/thread_team.h"
 #include "engine/model/tensor_roles.h"
 #include "quant/formats/reference/dot.h"
+#include "quant/formats/reference/matmul.h"
 #include "quant/kernels/matmul.h"
+#include "validate/selftest/kernel_case.h"
 #include "validate/selftest/matrix_verdict.h"
 #include "validate/selftest/tally.h"
 
@@ -49,6 +51,49 @@ std::vector<float> noise(std::size_t n_tokens, std::size_t n_cols, std::size_t s
   }
   if (n_cols > 256) std::fill_n(x.begin(), 256, 0.0F);
   return x;
+}
+
+constexpr std::size_t kGroup = contract::kMaxTilePanels * contract::kPanelRows;
+
+/// Whether row r is computed when only `rows` of them are: runs of 32, spread over the matrix.
+bool chosen(std::size_t r, std::size_t n_rows, std::size_t rows) {
+  if (rows >= n_rows) return true;
+  const std::size_t groups = (n_rows + kGroup - 1) / kGroup;
+  const std::size_t wanted = std::max<std::size_t>(1, rows / kGroup);
+  const std::size_t stride = std::max<std::size_t>(1, groups / wanted);
+  return r / kGroup % stride == stride - 1 || r / kGroup == groups - 1;
+}
+
+/// W x for the tokens in x; of a batch only the chosen rows. What is not computed stays NaN.
+/// @param team  workers for whom the rows are cut into tasks, which `threads` of them run
+Result<std::vector<float>> product(const KernelTable& table, const PackedMatrix& w,
+                                   ActivationFormat format, std::span<const float> x,
+                                   std::size_t rows, int team, int threads) {
+  const std::size_t n = x.size() / w.n_cols();
+  LLM_TRY(auto memory, AlignedBuffer<std::byte>::allocate(
+                           ActivationMatrix::bytes(format, n, w.n_cols()), "self check"));
+  ActivationMatrix activations(memory.span(), format, n, w.n_cols());
+  for (std::size_t t = 0; t < n; ++t)
+    activations.store(table, t, x.subspan(t * w.n_cols(), w.n_cols()));
+  std::vector<float> y(n * w.n_rows(), std::numeric_limits<float>::quiet_NaN());
+  std::vector<Workspace> workspaces(static_cast<std::size_t>(threads));
+  for (Workspace& workspace : workspaces) {
+    LLM_TRY(workspace, Workspace::allocate(matmul_workspace_bytes(n), "self check"));
+  }
+  const RowTasks tasks(w, n, team);
+  run_parallel(threads, [&](Worker worker) {
+    Workspace& workspace = workspaces[static_cast<std::size_t>(worker.id)];
+    const auto compute = [&](Worker::Range range) {
+      matmul(table, w, range, activations, y.data(), w.n_rows(), Epilogue::kStore, workspace);
+    };
+    if (rows >= w.n_rows())
+      return worker.take_tasks(tasks.size(), [&](std::size_t i) { compute(tasks[i]); });
+    worker.take_tasks((w.n_rows() + kGroup - 1) / kGroup, [&](std::size_t g) {
+      if (!chosen(g * kGroup, w.n_rows(), rows)) return;
+      compute({g * kGroup, std::min((g + 1) * kGroup, w.n_rows())});
+    });
+  });
+  return y;
 }
 
 class MatrixCheck {
@@ -142,8 +187,6 @@ class MatrixCheck {
     const std::size_t n = options_.n_tokens;
     const ActivationFormat format = int8 ? activation_format(w.type()) : ActivationFormat::kF32;
     const std::vector<float> x = noise(n, w.n_cols(), seed);
-    LLM_TRY(memory_, AlignedBuffer<std::byte>::allocate(
-                         ActivationMatrix::bytes(format, n, w.n_cols()), "self check"));
     std::vector<float> expected(n * w.n_rows());
     const KernelTable& scalar = *kernel_table(Isa::kScalar);
     LLM_RETURN_IF_ERROR(each_single(scalar, w, format, x, [&](std::size_t t, const auto& y) {
@@ -159,7 +202,8 @@ class MatrixCheck {
     std::vector<Mismatch> found(1 + fast_.size());
     for (std::size_t i = 0; i < batches.size(); ++i) {
       const KernelTable& table = i == 0 ? scalar : *fast_[i - 1];
-      LLM_TRY(batches[i], product(table, w, format, x, i == 0 ? wanted_rows : kAllRows, 1));
+      LLM_TRY(batches[i],
+              product(table, w, format, x, i == 0 ? wanted_rows : kAllRows, 1, options_.threads));
       found[i] = differences(batches[i], expected, w, {i == 0 ? wanted_rows : kAllRows, true});
       if (i == 0) continue;
       Mismatch one;
@@ -174,13 +218,13 @@ class MatrixCheck {
     }
     std::vector<float> alone;  // on the best set of instructions, of which there may be one
     if (fast_.empty()) {
-      LLM_TRY(alone, product(best(), w, format, x, kAllRows, 1));
+      LLM_TRY(alone, product(best(), w, format, x, kAllRows, 1, options_.threads));
     } else {
       alone = batches.back();
     }
     Mismatch shared;
     for (const int team : kTeamsOfMatrix) {
-      LLM_TRY(const auto y, product(best(), w, format, x, kAllRows, team));
+      LLM_TRY(const auto y, product(best(), w, format, x, kAllRows, team, options_.threads));
       shared.look_all(differences(y, alone, w, {}));
     }
     add(verdicts_.size() - 1, pair, shared);
@@ -197,7 +241,8 @@ class MatrixCheck {
   Status each_single(const KernelTable& table, const PackedMatrix& w, ActivationFormat format,
                      std::span<const float> x, const Use& use) {
     for (std::size_t t = 0; t < options_.n_tokens; t += options_.single_step) {
-      LLM_TRY(const auto y, product(table, w, format, token(x, w, t), kAllRows, options_.threads));
+      LLM_TRY(const auto y, product(table, w, format, token(x, w, t), kAllRows, options_.threads,
+                                    options_.threads));
       use(t, y);
     }
     return Ok{};
@@ -210,45 +255,6 @@ class MatrixCheck {
   static std::span<const float> token(std::span<const float> x, const PackedMatrix& w,
                                       std::size_t t) {
     return token(x, w.n_cols(), t);
-  }
-
-  /// Whether row r is computed when only `rows` of them are: runs of 32, spread over the matrix.
-  static bool chosen(std::size_t r, std::size_t n_rows, std::size_t rows) {
-    if (rows >= n_rows) return true;
-    const std::size_t groups = (n_rows + kGroup - 1) / kGroup;
-    const std::size_t wanted = std::max<std::size_t>(1, rows / kGroup);
-    const std::size_t stride = std::max<std::size_t>(1, groups / wanted);
-    return r / kGroup % stride == stride - 1 || r / kGroup == groups - 1;
-  }
-
-  /// W x for the tokens in x; of a batch only the chosen rows. What is not computed stays NaN.
-  /// @param team  workers for whom the rows are cut into tasks
-  Result<std::vector<float>> product(const KernelTable& table, const PackedMatrix& w,
-                                     ActivationFormat format, std::span<const float> x,
-                                     std::size_t rows, int team) {
-    const std::size_t n = x.size() / w.n_cols();
-    ActivationMatrix activations(memory_.span(), format, n, w.n_cols());
-    for (std::size_t t = 0; t < n; ++t)
-      activations.store(table, t, x.subspan(t * w.n_cols(), w.n_cols()));
-    std::vector<float> y(n * w.n_rows(), std::numeric_limits<float>::quiet_NaN());
-    std::vector<Workspace> workspaces(static_cast<std::size_t>(options_.threads));
-    for (Workspace& workspace : workspaces) {
-      LLM_TRY(workspace, Workspace::allocate(matmul_workspace_bytes(n), "self check"));
-    }
-    const RowTasks tasks(w, n, team);
-    run_parallel(options_.threads, [&](Worker worker) {
-      Workspace& workspace = workspaces[static_cast<std::size_t>(worker.id)];
-      const auto compute = [&](Worker::Range range) {
-        matmul(table, w, range, activations, y.data(), w.n_rows(), Epilogue::kStore, workspace);
-      };
-      if (rows >= w.n_rows())
-        return worker.take_tasks(tasks.size(), [&](std::size_t i) { compute(tasks[i]); });
-      worker.take_tasks((w.n_rows() + kGroup - 1) / kGroup, [&](std::size_t g) {
-        if (!chosen(g * kGroup, w.n_rows(), rows)) return;
-        compute({g * kGroup, std::min((g + 1) * kGroup, w.n_rows())});
-      });
-    });
-    return y;
   }
 
   /// `y` against the definition on the file's bytes, quantizer included.
@@ -298,22 +304,87 @@ class MatrixCheck {
     });
   }
 
-  static constexpr std::size_t kGroup = contract::kMaxTilePanels * contract::kPanelRows;
-
   const Model& model_;
   const ModelTensors& tensors_;
   std::vector<Pair> pairs_;
   const MatrixCheckOptions& options_;
   std::vector<const KernelTable*> fast_;
-  AlignedBuffer<std::byte> memory_;
   std::vector<std::pair<std::string, Tally>> verdicts_;
 };
+
+constexpr std::size_t kManyRows = 24'039;
+constexpr int kTeamsOfMany[] = {1, 2, 3, 7};
+
+Result<CheckResult> check_many_rows(const KernelTable& table, WeightType type) {
+  const BlockTraits& traits = block_traits(type);
+  const std::size_t n_cols = std::max<std::size_t>(traits.block_weights, 32);
+  const std::string name = fmt::format("shares of {} rows, {}", kManyRows, traits.name);
+  const auto bytes = draw_matrix(type, kManyRows, n_cols, Codes::kRandom);
+  LLM_TRY(const PackedMatrix w, PackedMatrix::pack(type, kManyRows, n_cols, bytes, "self check"));
+  for (const std::size_t n_tokens : {1, 3}) {
+    const auto x = draw(Values::kPlain, n_tokens * n_cols, 1);
+    std::vector<float> expected(n_tokens * kManyRows);
+    reference::matmul({type, kManyRows, n_cols, bytes}, x, expected);
+    for (const int team : kTeamsOfMany) {
+      LLM_TRY(const auto y, product(table, w, activation_format(type), x, kAllRows, team, 1));
+      Mismatch wrong;
+      for (std::size_t i = 0; i < y.size(); ++i) wrong.look(i % kManyRows, y[i], expected[i]);
+      if (wrong.count == 0) continue;
+      return CheckResult{name, false,
+                         fmt::format("{}: team of {}, {} tokens: {} products differ, first row {} "
+                                     "(panel {} of {}): {} and {}",
+                                     isa_name(table.isa), team, n_tokens, wrong.count, wrong.row,
+                                     wrong.row / PackedMatrix::kPanelRows, w.n_panels(),
+                                     wrong.actual, wrong.expected)};
+    }
+  }
+  return CheckResult{name, true, "teams of 1, 2, 3 and 7; 1 and 3 tokens"};
+}
+
+/// What the shares of a team of `count` of n items, in groups, have wrong; empty: nothing.
+std::string share_fault(int count, std::size_t n, std::size_t group) {
+  std::size_t next = 0;
+  for (int id = 0; id < count; ++id) {
+    const auto [begin, end] = Worker{id, count}.share(n, group);
+    if (begin > end || (begin != next && begin != end))
+      return fmt::format("worker {} of {} takes {} .. {} of {}, need from {} on", id, count, begin,
+                         end, n, next);
+    if (begin != end) next = end;
+  }
+  if (next == n) return {};
+  return fmt::format("{} workers take {} of {} items in groups of {}", count, next, n, group);
+}
+
+CheckResult check_every_team() {
+  constexpr int kMostWorkers = 64;
+  constexpr std::size_t kMostItems = 200;
+  for (int count = 1; count <= kMostWorkers; ++count) {
+    for (std::size_t n = 0; n <= kMostItems; ++n) {
+      for (const std::size_t group : {1, 4, 16}) {
+        const std::string fault = share_fault(count, n, group);
+        if (!fault.empty()) return {"shares of teams", false, fault};
+      }
+    }
+  }
+  return {"shares of teams", true, "1 to 64 workers, 0 to 200 items, groups of 1, 4 and 16"};
+}
 
 }  // namespace
 
 Result<std::vector<CheckResult>> check_matrices(const Model& model, const ModelFile& file,
                                                 const MatrixCheckOptions& options) {
   return MatrixCheck(model, file, options).run();
+}
+
+Result<std::vector<CheckResult>> check_shares(const KernelTable& table,
+                                              std::span<const WeightType> types) {
+  std::vector<CheckResult> results;
+  for (const WeightType type : types) {
+    LLM_TRY(CheckResult result, check_many_rows(table, type));
+    results.push_back(std::move(result));
+  }
+  results.push_back(check_every_team());
+  return results;
 }
 
 }  // namespace llm

@@ -14,7 +14,6 @@
 #include "validate/selftest/matrix_verdict.h"
 #include "validate/selftest/mode_check.h"
 #include "validate/selftest/sequence_check.h"
-#include "validate/selftest/share_check.h"
 #include "validate/selftest/tokenizer_check.h"
 
 namespace llm {

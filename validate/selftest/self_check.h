@@ -30,7 +30,7 @@ struct SelfCheckOutcome {
 /// From the ground up, so that the first failure is the cause: the definition's own functions
 /// against f64 (definition_check.h); the vocabulary's tokenizer against its rules in plain loops
 /// (tokenizer_check.h); every kernel entry by itself at the model's sizes
-/// (kernel_check.h); shares of teams on more rows than small models have (share_check.h); every
+/// (kernel_check.h); shares of teams on more rows than small models have (matrix_verdict.h); every
 /// matrix: packing against the file's bytes, kernels against the definition, batches against
 /// tokens, teams (matrix_verdict.h). Then the paths, bit for bit, int8 with f16 keys and values,
 /// then f32 with f32: a text in every way the contract calls equal (mode_check.h), long texts

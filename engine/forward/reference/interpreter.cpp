@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
+#include <utility>
 
 #include "engine/forward/reference/delta_net.h"
 #include "engine/forward/reference/ops.h"
@@ -52,18 +54,19 @@ std::vector<float> Interpreter::run(const Tap& tap, int layer, const OpInputs& i
       for (std::size_t t = 0; t < n; ++t)
         rms_norm(row(x, t, n), vector(tap.weight, layer), model_.config().norm_eps, row(y, t, n));
       break;
-    case TapOp::kProduct: {
-      const std::span<const float> bias = vector(tap.bias, layer);
-      if (!in.taps[1].empty()) {
-        product_of_experts(*matrix(tap, layer), bias, ffn(layer), in.taps[1], x, y);
-        break;
+    case TapOp::kProduct:
+      for (const Product& product : products(tap, layer, x, in.taps[1])) {
+        const std::size_t n_rows = product.w.n_rows();
+        std::vector<float> part(product.places.size() * n_rows);
+        matmul(product.w, model_.compute(), product.x, part);
+        for (std::size_t i = 0; i < product.places.size(); ++i) {
+          const std::span<float> to = y.subspan(product.places[i] * n_rows, n_rows);
+          std::ranges::copy(std::span(part).subspan(i * n_rows, n_rows), to.begin());
+          if (!product.bias.empty()) add(product.bias, to);
+          for (float& value : to) value /= divisor(tap);
+        }
       }
-      matmul(*matrix(tap, layer), model_.compute(), x, y);
-      for (std::size_t t = 0; t < n && !bias.empty(); ++t) add(bias, row(y, t, n));
-      if (!tap.per_layer)
-        for (float& logit : y) logit /= model_.config().logit_divisor;
       break;
-    }
     case TapOp::kRope:
       std::ranges::copy(x, y.begin());
       rotate(tap, layer, in.positions, y);
@@ -133,24 +136,38 @@ void Interpreter::delta_rule(const Tap& tap, int layer, const OpInputs& in,
                           vector(tap.bias, layer), vector(tap.weight, layer), state, row(y, t, n));
 }
 
-void Interpreter::product_of_experts(const PackedMatrix& w, std::span<const float> bias,
-                                     const FfnSpec& spec, std::span<const float> router,
-                                     std::span<const float> x, std::span<float> y) const {
+std::vector<Product> Interpreter::products(const Tap& tap, int layer, std::span<const float> x,
+                                           std::span<const float> router) const {
+  const PackedMatrix& w = *matrix(tap, layer);
+  const std::span<const float> bias = vector(tap.bias, layer);
+  if (router.empty()) {
+    std::vector<std::size_t> places(x.size() / w.n_cols());
+    std::iota(places.begin(), places.end(), std::size_t{0});
+    return {{w, bias, {x.begin(), x.end()}, std::move(places)}};
+  }
+  const FfnSpec& spec = ffn(layer);
+  const std::size_t used = spec.n_used;
   const std::size_t n = router.size() / spec.n_experts;
   const std::size_t n_rows = w.n_rows() / spec.n_experts;
-  const std::size_t used = spec.n_used;
   const bool is_cut = x.size() == n * used * w.n_cols();
+  std::vector<Product> of_expert(spec.n_experts);
   std::vector<std::uint32_t> chosen(used);
   std::vector<float> weights(used);
   for (std::size_t t = 0; t < n; ++t) {
     route(row(router, t, n), chosen, weights);
     for (std::size_t j = 0; j < used; ++j) {
-      const auto of_expert = is_cut ? row(x, t * used + j, n * used) : row(x, t, n);
-      const auto out = row(y, t * used + j, n * used);
-      matmul(w.part(chosen[j] * n_rows, n_rows), model_.compute(), of_expert, out);
-      if (!bias.empty()) add(row(bias, chosen[j], spec.n_experts), out);
+      Product& product = of_expert[chosen[j]];
+      const auto from = is_cut ? row(x, t * used + j, n * used) : row(x, t, n);
+      product.x.insert(product.x.end(), from.begin(), from.end());
+      product.places.push_back(t * used + j);
     }
   }
+  for (std::size_t e = 0; e < of_expert.size(); ++e) {
+    of_expert[e].w = w.part(e * n_rows, n_rows);
+    if (!bias.empty()) of_expert[e].bias = row(bias, e, spec.n_experts);
+  }
+  std::erase_if(of_expert, [](const Product& product) { return product.places.empty(); });
+  return of_expert;
 }
 
 void Interpreter::mix(const FfnSpec& spec, std::span<const float> router, std::span<const float> x,

@@ -26,6 +26,18 @@ struct OpInputs {
   std::size_t cache_layer = 0;
 };
 
+/// Rows of y = W x + bias: what TapOp::kProduct consists of.
+struct Product {
+  PackedMatrix w;
+  std::span<const float> bias;      ///< (w.n_rows()), or empty
+  std::vector<float> x;             ///< (n, w.n_cols())
+  std::vector<std::size_t> places;  ///< (n): row i of the result is that of y cut into w.n_rows()
+
+  std::span<const float> row(std::size_t i) const {
+    return std::span(x).subspan(i * w.n_cols(), w.n_cols());
+  }
+};
+
 /// The definition of the model as docs/numerics.md states it: computes the op of any row of kTaps
 /// by reference/ops.h, one row after the other. Safe to use from several threads.
 class Interpreter {
@@ -42,16 +54,21 @@ class Interpreter {
   void store(std::span<const std::size_t> positions, std::span<const float> keys,
              std::span<const float> values, SequenceState& cache, std::size_t cache_layer) const;
 
+  /// The products of an op: one with its matrix, or one for each expert that rows go through.
+  /// @param x, router  its first and second input; of ops without a router the second is empty
+  std::vector<Product> products(const Tap& tap, int layer, std::span<const float> x,
+                                std::span<const float> router) const;
+  /// What they are divided by.
+  float divisor(const Tap& tap) const {
+    return tap.per_layer ? 1.0F : model_.config().logit_divisor;
+  }
+
   /// The matrix that takes part in the op, or nullptr.
   const PackedMatrix* matrix(const Tap& tap, int layer) const;
   /// The vector of that role in a layer; empty where the model has none.
   std::span<const float> vector(std::string_view role, int layer) const;
 
  private:
-  /// A product with the experts that each row of `router` chooses, and their biases, if any.
-  void product_of_experts(const PackedMatrix& w, std::span<const float> bias, const FfnSpec& spec,
-                          std::span<const float> router, std::span<const float> x,
-                          std::span<float> y) const;
   void mix(const FfnSpec& spec, std::span<const float> router, std::span<const float> x,
            std::span<float> y) const;
   void embed(std::span<const TokenId> tokens, std::span<float> y) const;

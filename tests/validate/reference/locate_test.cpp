@@ -5,6 +5,7 @@
 
 #include "tests/validate/reference/transformers_run.h"
 #include "validate/reference/diff/layer_diff.h"
+#include "validate/reference/fault_localization/ideal_ops.h"
 
 namespace llm::test {
 namespace {

@@ -10,9 +10,9 @@
 #include "tests/validate/check_results.h"
 #include "validate/selftest/definition_check.h"
 #include "validate/selftest/kernel_check.h"
+#include "validate/selftest/matrix_verdict.h"
 #include "validate/selftest/mode_check.h"
 #include "validate/selftest/path_check.h"
-#include "validate/selftest/share_check.h"
 
 namespace llm::test {
 namespace {

@@ -1,5 +1,3 @@
-#include "validate/reference/fault_localization/delta_noise.h"
-
 #include <array>
 #include <cmath>
 #include <span>
@@ -10,8 +8,6 @@
 namespace llm {
 namespace {
 
-constexpr double kUnit = 0x1p-24;
-constexpr double kDeviations = 6;
 /// Roundings of an element of a state that later ones do not make small, and of the head's q and k.
 constexpr double kOfState = 32;
 

@@ -7,10 +7,6 @@
 namespace llm {
 namespace {
 
-/// Half the distance of neighbouring f32 numbers around 1: what one rounding costs at most.
-constexpr double kUnit = 0x1p-24;
-/// Standard deviations of rounding noise that count as noise.
-constexpr double kDeviations = 6;
 /// Of the error that a weight is expected to have: what may lie between it and a tie.
 constexpr double kTieUnits = 4;
 /// Weights that may turn at a tie in one direction: n of them change a result by n^2 times the

@@ -1,5 +1,7 @@
 #include "validate/reference/fault_localization/ideal_ops.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,39 +12,33 @@
 namespace llm {
 namespace {
 
-/// Half the distance of neighbouring f32 numbers around 1: what one rounding costs at most.
-constexpr double kUnit = 0x1p-24;
 /// Weights that share a scale and a minimum, at most (quant/formats/block_formats.h).
 constexpr std::size_t kSharedScale = 32;
-/// Standard deviations of rounding noise that count as noise.
-constexpr double kDeviations = 6;
 
-/// @param bias  of the role's whole matrix, added to each row; may be empty
-/// @param out   rows of w.n_rows() at the product's places
-void ideal_product(const Replay::Product& product, std::span<const float> bias,
-                   ActivationFormat format, std::span<float> out) {
-  const auto& [w, x, places, first_row] = product;
+/// @param out  rows of w.n_rows() at the product's places
+void ideal_product(const reference::Product& product, ActivationFormat format, double divisor,
+                   std::span<float> out) {
+  const PackedMatrix& w = product.w;
   const std::size_t n = w.n_cols();
   std::vector<RoundedRow> rounded;
-  for (std::size_t t = 0; t < x.rows; ++t) rounded.push_back(round_activations(format, x.row(t)));
+  for (std::size_t t = 0; t < product.places.size(); ++t)
+    rounded.push_back(round_activations(format, product.row(t)));
   std::vector<std::byte> bytes(row_bytes(w.type(), n));
   std::vector<float> stored(n);
   for (std::size_t r = 0; r < w.n_rows(); ++r) {
     w.extract_row(r, bytes);
     contract::dequantize_row(w.type(), bytes, stored);
     const std::vector<double> weights(stored.begin(), stored.end());
-    for (std::size_t t = 0; t < x.rows; ++t) {
-      const double added = bias.empty() ? 0 : static_cast<double>(bias[first_row + r]);
-      out[places[t] * w.n_rows() + r] =
-          static_cast<float>(dot(weights.data(), rounded[t].values.data(), n) + added);
-    }
+    const double added = product.bias.empty() ? 0 : static_cast<double>(product.bias[r]);
+    for (std::size_t t = 0; t < rounded.size(); ++t)
+      out[product.places[t] * w.n_rows() + r] =
+          static_cast<float>((dot(weights.data(), rounded[t].values.data(), n) + added) / divisor);
   }
 }
 
 /// The energy of what f32 chains cost each row of a product.
-std::vector<double> noise_energy(const Replay::Product& product, ActivationFormat format) {
+std::vector<double> noise_energy(const reference::Product& product, ActivationFormat format) {
   const PackedMatrix& w = product.w;
-  const TapMatrix& x = product.x;
   const std::size_t n = w.n_cols();
   const std::size_t shared = format == ActivationFormat::kF32 ? 1 : kSharedScale;
   std::vector<double> column_energy(n);  // sum over outputs of squared terms of x = 1
@@ -59,15 +55,34 @@ std::vector<double> noise_energy(const Replay::Product& product, ActivationForma
     }
   }
   std::vector<double> out;
-  for (std::size_t t = 0; t < x.rows; ++t) {
+  for (std::size_t t = 0; t < product.places.size(); ++t) {
     double terms = 0;
     for (std::size_t k = 0; k < n; ++k) {
-      const auto value = static_cast<double>(x.values[t * n + k]);
+      const auto value = static_cast<double>(product.row(t)[k]);
       terms += value * value * column_energy[k];
     }
     out.push_back(kDeviations * kDeviations * kUnit * kUnit / 3 * static_cast<double>(n) * terms);
   }
   return out;
+}
+
+template <typename Block>
+std::string block_fault(std::span<const float> x) {
+  for (std::size_t begin = 0; begin < x.size(); begin += Block::kWeights) {
+    const auto part = x.subspan(begin).template first<Block::kWeights>();
+    Block block;
+    quantize_block(part, block);
+    const RoundedGroup rule = round_group(part);
+    const std::size_t b = begin / Block::kWeights;
+    if (block.d != rule.step)
+      return fmt::format("block {}: scale {}, need amax / 127 = {}", b, block.d, rule.step);
+    for (std::size_t j = 0; j < Block::kWeights; ++j) {
+      if (block.qs[j] == rule.codes[j]) continue;
+      return fmt::format("block {}, element {}: {} became {}, need {}", b, j, part[j], block.qs[j],
+                         rule.codes[j]);
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -88,10 +103,10 @@ double energy_of(std::span<const float> values) {
   return sum;
 }
 
-std::vector<double> product_noise(std::span<const Replay::Product> products,
+std::vector<double> product_noise(std::span<const reference::Product> products,
                                   ActivationFormat format, const TapMatrix& y, double divisor) {
   std::vector<double> out(y.rows);
-  for (const Replay::Product& product : products) {
+  for (const reference::Product& product : products) {
     const std::size_t of_row = y.features / product.w.n_rows();
     const std::vector<double> noise = noise_energy(product, format);
     for (std::size_t i = 0; i < noise.size(); ++i) out[product.places[i] / of_row] += noise[i];
@@ -112,6 +127,12 @@ RoundedGroup round_group(std::span<const float> x) {
   for (const float value : x)
     out.codes.push_back(vanishes ? 0 : static_cast<double>(std::nearbyint(value * inverse)));
   return out;
+}
+
+std::string quantization_fault(ActivationFormat format, std::span<const float> x) {
+  if (format == ActivationFormat::kQ8_K) return block_fault<BlockQ8_K>(x);
+  if (format == ActivationFormat::kQ8_32) return block_fault<BlockQ8_32>(x);
+  return {};
 }
 
 RoundedRow round_activations(ActivationFormat format, std::span<const float> x) {
@@ -158,11 +179,9 @@ Result<std::optional<IdealOutput>> ideal_output(const Replay& replay, const Dump
     const std::size_t width = op.width.of(replay.config(), layer);
     IdealOutput out;
     out.output = {selected.rows, width, std::vector<float>(selected.rows * width)};
-    for (const Replay::Product& product : *products)
-      ideal_product(product, replay.definition().vector(op.bias, layer), *format,
-                    out.output.values);
-    for (float& y : out.output.values)
-      y = static_cast<float>(static_cast<double>(y) / replay.divisor(op));
+    const auto divisor = static_cast<double>(replay.definition().divisor(op));
+    for (const reference::Product& product : *products)
+      ideal_product(product, *format, divisor, out.output.values);
     return std::optional(std::move(out));
   }
   LLM_TRY(const auto k, read(*input_of(op, layer, replay.config(), 1)));

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,6 +13,11 @@
 #include "validate/reference/fault_localization/op_replay.h"
 
 namespace llm {
+
+/// Half the distance of neighbouring f32 numbers around 1: what one rounding costs at most.
+inline constexpr double kUnit = 0x1p-24;
+/// Standard deviations of rounding noise that count as noise.
+inline constexpr double kDeviations = 6;
 
 /// What an op that rounds its inputs should give: evaluated in f64 on inputs that are rounded as
 /// docs/numerics.md says. Rounding is written here a second time and shares nothing with the
@@ -36,8 +42,17 @@ Result<std::optional<IdealOutput>> ideal_output(const Replay& replay, const Dump
 /// and both are about as large as the largest weight that shares them. `format` is that of the
 /// activations. Cost: dequantizes each matrix once.
 /// @param divisor  of the products, to give y
-std::vector<double> product_noise(std::span<const Replay::Product> products,
+std::vector<double> product_noise(std::span<const reference::Product> products,
                                   ActivationFormat format, const TapMatrix& y, double divisor);
+
+/// NMSE that f32 may cost each row of a delta rule (docs/tolerances.md), where what a query finds
+/// in a state is small beside the state. Nothing where an input of `inputs` is missing.
+/// @param y  what the op should give for the tokens `rows`
+/// @pre tap.op == TapOp::kDeltaRule. Errors: those of engine_order_tap().
+/// Cost: all states in f64, for all tokens: tokens * n_v_heads * k_dim * v_dim operations.
+Result<std::optional<std::vector<double>>> delta_noise(const Replay& replay, const Dump& inputs,
+                                                       int layer, const Tap& tap, TokenRows rows,
+                                                       const TapMatrix& y);
 
 /// Values that share a scale, by the rules of the contract: multiples of one step.
 struct RoundedGroup {
@@ -45,6 +60,10 @@ struct RoundedGroup {
   float step;
 };
 RoundedGroup round_group(std::span<const float> x);
+
+/// What the definition's quantizer gives otherwise than round_group(), of the first block that
+/// differs; empty: nothing. @pre x.size() is a multiple of the format's block size
+std::string quantization_fault(ActivationFormat format, std::span<const float> x);
 
 /// One row of activations as its format keeps it, by the rules of the contract: a step for each
 /// block, and values that are multiples of it.

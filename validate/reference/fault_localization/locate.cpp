@@ -10,6 +10,7 @@
 
 #include "validate/reference/diff/layer_diff.h"
 #include "validate/reference/diff/metrics.h"
+#include "validate/reference/fault_localization/ideal_ops.h"
 #include "validate/reference/fault_localization/locate_signature.h"
 
 namespace llm {

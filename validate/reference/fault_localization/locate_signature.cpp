@@ -85,18 +85,15 @@ Signature scale_signature(const TapMatrix& actual, const TapMatrix& expected, do
     ae += static_cast<double>(actual.values[i]) * e;
     ee += e * e;
   }
-  Signature out;
-  if (ee == 0) return out;
-  out.scale = ae / ee;
+  if (ee == 0) return {};
+  const double scale = ae / ee;
   std::vector<float> scaled(expected.values.size());
   for (std::size_t i = 0; i < scaled.size(); ++i) {
-    scaled[i] = static_cast<float>(out.scale * static_cast<double>(expected.values[i]));
+    scaled[i] = static_cast<float>(scale * static_cast<double>(expected.values[i]));
   }
-  const double off = out.scale - 1;
+  const double off = scale - 1;
   if (off * off <= tolerance || !close_to(actual.values, scaled, tolerance)) return {};
-  out.kind = SignatureKind::kScale;
-  out.text = fmt::format("the right values times {:.6g}", out.scale);
-  return out;
+  return {SignatureKind::kScale, fmt::format("the right values times {:.6g}", scale)};
 }
 
 Signature shift_signature(const TapMatrix& actual, const TapMatrix& expected, double tolerance) {
@@ -107,7 +104,6 @@ Signature shift_signature(const TapMatrix& actual, const TapMatrix& expected, do
     if (!close_to(rows(actual, 1 - from, n - from), rows(expected, from, n - 1 + from), tolerance))
       continue;
     return {.kind = SignatureKind::kPositionShift,
-            .shift = shift,
             .text = fmt::format("row t holds what belongs to t {} 1", shift > 0 ? '+' : '-')};
   }
   return {};
@@ -130,18 +126,12 @@ Signature rope_signature(const TapMatrix& actual, const TapMatrix& expected,
 Signature permutation_signature(const TapMatrix& actual, const TapMatrix& expected,
                                 double tolerance) {
   if (!equal_sorted(actual, expected, expected.features, tolerance)) return {};
-  Signature out;
-  out.kind = SignatureKind::kPermutation;
-  out.period = expected.features;
   for (std::size_t run = 2; run < expected.features; run *= 2) {
     if (expected.features % run != 0 || !equal_sorted(actual, expected, run, tolerance)) continue;
-    out.period = run;
-    break;
+    return {SignatureKind::kPermutation,
+            fmt::format("the right values in another order within runs of {}", run)};
   }
-  out.text = out.period == expected.features
-                 ? "the right values of each row in another order"
-                 : fmt::format("the right values in another order within runs of {}", out.period);
-  return out;
+  return {SignatureKind::kPermutation, "the right values of each row in another order"};
 }
 
 Signature high_bit_signature(const TapMatrix& actual, const TapMatrix& expected) {
@@ -167,7 +157,6 @@ Signature high_bit_signature(const TapMatrix& actual, const TapMatrix& expected)
   }
   if (runs == 0 || factor < 3.9) return {};
   return {.kind = SignatureKind::kHighBit,
-          .scale = factor,
           .text = fmt::format("off by {:.0f} steps of the codes: a high bit", factor)};
 }
 
@@ -191,18 +180,14 @@ Signature place_signature(const TapMatrix& actual, const TapMatrix& expected, do
   const auto n_wrong = std::ranges::count(wrong_feature, true);
   if (n_wrong == 0) return out;
   if (wrong_rows.size() < expected.rows) {
-    out.kind = SignatureKind::kRows;
-    out.first = wrong_rows.front();
-    out.count = wrong_rows.size();
-    out.text = fmt::format("only in {} of {} tokens: {}", wrong_rows.size(), expected.rows,
-                           list_of(wrong_rows));
+    out = {SignatureKind::kRows, fmt::format("only in {} of {} tokens: {}", wrong_rows.size(),
+                                             expected.rows, list_of(wrong_rows))};
   }
   const auto first =
       static_cast<std::size_t>(std::ranges::find(wrong_feature, true) - wrong_feature.begin());
   const bool all_after = static_cast<std::size_t>(n_wrong) * 10 >= (expected.features - first) * 9;
   if (first * 2 >= expected.features && all_after) {
     return {.kind = SignatureKind::kTail,
-            .first = first,
             .text = fmt::format("only from feature {} of {} on", first, expected.features)};
   }
   if (n_wrong <= kFewFeatures && expected.features > kRun) {
@@ -210,8 +195,6 @@ Signature place_signature(const TapMatrix& actual, const TapMatrix& expected, do
     for (std::size_t f = 0; f < expected.features; ++f)
       if (wrong_feature[f]) few.push_back(f);
     return {.kind = SignatureKind::kFeatures,
-            .first = first,
-            .count = few.size(),
             .text = fmt::format("only feature{} {} of {}; of a product: that row of the matrix",
                                 few.size() == 1 ? "" : "s", list_of(few), expected.features)};
   }
@@ -224,7 +207,6 @@ Signature place_signature(const TapMatrix& actual, const TapMatrix& expected, do
       repeats = repeats && wrong_feature[f] == wrong_feature[f - period];
     if (!repeats) continue;
     return {.kind = SignatureKind::kPeriod,
-            .period = period,
             .text = fmt::format("the wrong features repeat every {}", period)};
   }
   return out;

@@ -25,12 +25,7 @@ enum class SignatureKind {
 
 struct Signature {
   SignatureKind kind = SignatureKind::kNone;
-  double scale = 1;        ///< kScale: the factor; kHighBit: error in steps of the run
-  int shift = 0;           ///< kPositionShift
-  std::size_t period = 0;  ///< kPeriod: of the pattern; kPermutation: length of the runs
-  std::size_t first = 0;   ///< kTail, kFeatures: first wrong feature; kRows: row
-  std::size_t count = 0;   ///< kRows: wrong rows; kFeatures: features
-  std::string text = {};   ///< one clause for people
+  std::string text = {};  ///< one clause for people
 };
 
 /// How to read the matrices, both [rows, features].

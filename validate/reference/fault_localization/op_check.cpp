@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "validate/reference/fault_localization/delta_noise.h"
 #include "validate/reference/fault_localization/ideal_ops.h"
 
 namespace llm {
@@ -59,7 +58,7 @@ Status set_limits(const Replay& replay, const Dump& inputs, int layer, const Tap
           replay.products(inputs, layer, tap, select_rows(*std::move(x), rows), rows));
   if (!products) return Ok{};
   allow(product_noise(*products, *replay.product_format(layer, tap.name), output.expected,
-                      replay.divisor(tap)),
+                      static_cast<double>(replay.definition().divisor(tap))),
         "f32 arithmetic of terms that cancel", output);
   return Ok{};
 }

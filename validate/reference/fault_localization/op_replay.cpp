@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <numeric>
 #include <utility>
 
 #include "base/check.h"
 #include "base/float_environment.h"
-#include "engine/forward/route.h"
 #include "engine/state/sequence_state.h"
 #include "validate/reference/diff/layer_diff.h"
 
@@ -19,30 +17,6 @@ namespace {
 
 TapMatrix shaped(std::size_t rows, std::size_t features) {
   return TapMatrix{rows, features, std::vector<float>(rows * features)};
-}
-
-template <typename Block>
-std::string block_fault(std::span<const float> x) {
-  for (std::size_t begin = 0; begin + Block::kWeights <= x.size(); begin += Block::kWeights) {
-    const auto part = x.subspan(begin).template first<Block::kWeights>();
-    Block block;
-    quantize_block(part, block);
-    double amax = 0;
-    for (const float v : part) amax = std::max(amax, static_cast<double>(std::abs(v)));
-    const double d = amax / 127;
-    if (amax < 0x1p-100) continue;  // the rule has no such promise where f32 has fewer digits
-    if (!(std::abs(static_cast<double>(block.d) - d) <= d * 0x1p-20)) {
-      return fmt::format("block {}: scale {}, need amax / 127 = {}", begin / Block::kWeights,
-                         block.d, d);
-    }
-    for (std::size_t j = 0; j < Block::kWeights; ++j) {
-      const double back = static_cast<double>(block.d) * block.qs[j];
-      if (std::abs(back - static_cast<double>(part[j])) <= d * (0.5 + 0x1p-12)) continue;
-      return fmt::format("block {}, element {}: {} became {}, more than half a step ({}) away",
-                         begin / Block::kWeights, j, part[j], back, d / 2);
-    }
-  }
-  return {};
 }
 
 }  // namespace
@@ -95,48 +69,17 @@ std::optional<ActivationFormat> Replay::product_format(int layer, std::string_vi
                                              : ActivationFormat::kF32;
 }
 
-Result<std::optional<std::vector<Replay::Product>>> Replay::products(const Dump& inputs, int layer,
-                                                                     const Tap& tap, TapMatrix x,
-                                                                     TokenRows rows) const {
-  using Products = std::vector<Product>;
-  const PackedMatrix& w = *matrix(layer, tap.name);
-  const auto router_tap = input_of(tap, layer, config(), 1);
-  if (!router_tap) {
-    std::vector<std::size_t> places(x.rows);
-    std::iota(places.begin(), places.end(), std::size_t{0});
-    return std::optional(Products{{w, std::move(x), std::move(places)}});
+Result<std::optional<std::vector<reference::Product>>> Replay::products(const Dump& inputs,
+                                                                        int layer, const Tap& tap,
+                                                                        const TapMatrix& x,
+                                                                        TokenRows rows) const {
+  TapMatrix router;
+  if (const auto from = input_of(tap, layer, config(), 1)) {
+    LLM_TRY(auto logits, engine_order_tap(inputs, layer, from->row->name, config()));
+    if (!logits) return std::optional<std::vector<reference::Product>>();
+    router = select_rows(*std::move(logits), rows);
   }
-  LLM_TRY(auto all_logits, engine_order_tap(inputs, layer, router_tap->row->name, config()));
-  if (!all_logits) return std::optional<Products>();
-  const TapMatrix logits = select_rows(*std::move(all_logits), rows);
-  const FfnSpec& spec = config().layers[static_cast<std::size_t>(layer)].ffns[0];
-  const std::size_t used = spec.n_used;
-  const std::size_t n_rows = w.n_rows() / spec.n_experts;
-  const std::size_t n_cols = w.n_cols();
-  const bool is_cut = x.features == used * n_cols;
-  std::vector<Product> of_expert(spec.n_experts);
-  std::vector<std::uint32_t> chosen(used);
-  std::vector<float> weights(used);
-  for (std::size_t t = 0; t < logits.rows; ++t) {
-    route(logits.row(t), chosen, weights);
-    for (std::size_t j = 0; j < used; ++j) {
-      Product& product = of_expert[chosen[j]];
-      product.places.push_back(t * used + j);
-      const auto from = x.row(t).subspan(is_cut ? j * n_cols : 0, n_cols);
-      product.x.values.insert(product.x.values.end(), from.begin(), from.end());
-    }
-  }
-  Products out;
-  for (std::size_t e = 0; e < of_expert.size(); ++e) {
-    Product& product = of_expert[e];
-    if (product.places.empty()) continue;
-    product.first_row = e * n_rows;
-    product.w = w.part(product.first_row, n_rows);
-    product.x.rows = product.places.size();
-    product.x.features = n_cols;
-    out.push_back(std::move(product));
-  }
-  return std::optional(std::move(out));
+  return std::optional(definition_.products(tap, layer, x.values, router.values));
 }
 
 Result<std::optional<TapMatrix>> Replay::run(const Dump& inputs, int layer, std::string_view tap,
@@ -172,12 +115,6 @@ Result<std::optional<TapMatrix>> Replay::run(const Dump& inputs, int layer, std:
   }
   TapMatrix out{wanted.size(), op.width.of(config(), layer), definition_.run(op, layer, in)};
   return std::optional(has_state ? select_rows(std::move(out), rows) : std::move(out));
-}
-
-std::string quantization_fault(ActivationFormat format, std::span<const float> x) {
-  if (format == ActivationFormat::kQ8_K) return block_fault<BlockQ8_K>(x);
-  if (format == ActivationFormat::kQ8_32) return block_fault<BlockQ8_32>(x);
-  return {};
 }
 
 }  // namespace llm

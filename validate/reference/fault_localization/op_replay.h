@@ -47,25 +47,15 @@ class Replay {
   const PackedMatrix* matrix(int layer, std::string_view tap) const;
   /// Its type's name; empty for ops without one.
   std::string weight_type(int layer, std::string_view tap) const;
-  /// What the product is divided by: HyperParameters::logit_divisor, or 1.
-  double divisor(const Tap& tap) const {
-    return tap.name == "logits" ? static_cast<double>(config().logit_divisor) : 1;
-  }
   /// The format of the activations it is multiplied with; nothing for ops that are no product.
   std::optional<ActivationFormat> product_format(int layer, std::string_view tap) const;
-  /// The products that the op of (layer, tap) consists of: one with its matrix, or one for each
-  /// expert that rows go through.
-  struct Product {
-    PackedMatrix w;
-    TapMatrix x;                      ///< (n, w.n_cols())
-    std::vector<std::size_t> places;  ///< (n): row i of the result is that of y cut into w.n_rows()
-    std::size_t first_row = 0;        ///< of w in the role's matrix
-  };
+  /// The products of an op, by the router's logits of `inputs`, if there is one.
   /// @param x  the op's first input, for the tokens `rows` of `inputs`
   /// Nothing when the router's logits are not there. Errors: those of engine_order_tap().
-  Result<std::optional<std::vector<Product>>> products(const Dump& inputs, int layer,
-                                                       const Tap& tap, TapMatrix x,
-                                                       TokenRows rows) const;
+  Result<std::optional<std::vector<reference::Product>>> products(const Dump& inputs, int layer,
+                                                                  const Tap& tap,
+                                                                  const TapMatrix& x,
+                                                                  TokenRows rows) const;
   const reference::Interpreter& definition() const { return definition_; }
   const HyperParameters& config() const { return model_->config(); }
   const std::shared_ptr<const Model>& model() const { return model_; }
@@ -76,10 +66,5 @@ class Replay {
   reference::Interpreter definition_;
   KvType kv_;
 };
-
-/// Checks the definition's quantizer on `x`, against what its rule promises: every value is within
-/// half a step of d * q, and the block's largest magnitude is met exactly (q = 127, d = amax / 127,
-/// to 2^-20). Returns what is wrong with the first bad block, or an empty text.
-std::string quantization_fault(ActivationFormat format, std::span<const float> x);
 
 }  // namespace llm

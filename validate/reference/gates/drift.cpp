@@ -129,16 +129,15 @@ Result<OpNoise> rounding_noise(const Replay& replay, const Dump& inputs) {
     LLM_TRY(const auto products, replay.products(inputs, layer, *tap, *x, {}));
     if (!products) continue;
     double error = 0;
-    for (const Replay::Product& product : *products) {
-      const TapMatrix& rows = product.x;
+    for (const reference::Product& product : *products) {
       const auto energies = block_energies(product.w, activation_block_size(*format));
-      for (std::size_t t = 0; t < rows.rows; ++t) {
-        const auto steps = round_activations(*format, rows.row(t)).steps;
+      for (std::size_t t = 0; t < product.places.size(); ++t) {
+        const auto steps = round_activations(*format, product.row(t)).steps;
         for (std::size_t b = 0; b < steps.size(); ++b)
           error += steps[b] * steps[b] / 12 * energies[b];
       }
     }
-    const double divisor = replay.divisor(*tap);
+    const auto divisor = static_cast<double>(replay.definition().divisor(*tap));
     const double energy = divisor * divisor * energy_of(y->values);
     if (energy > 0 && std::isfinite(error)) out[key] += error / energy;
   }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "quant/formats/half.h"
 #include "validate/reference/npz/npy.h"
 
 namespace llm {
@@ -12,19 +13,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little,
               "to_npy_array swaps big-endian data only; a big-endian host needs the reverse");
-
-// binary16 to f32, exact: rebias the exponent (15 -> 127); subnormals are integers times 2^-24.
-float half_to_float(std::uint16_t bits) {
-  const std::uint32_t sign = (bits & 0x8000U) << 16;
-  const std::uint32_t exponent = (bits >> 10) & 0x1FU;
-  const std::uint32_t mantissa = bits & 0x3FFU;
-  if (exponent == 0) {
-    const float magnitude = static_cast<float>(mantissa) * 0x1p-24F;
-    return sign != 0 ? -magnitude : magnitude;
-  }
-  const std::uint32_t wide = exponent == 31 ? 255U : exponent + 112U;
-  return std::bit_cast<float>(sign | (wide << 23) | (mantissa << 13));
-}
 
 template <typename From, typename To, typename Convert>
 std::vector<To> convert(const std::vector<std::byte>& data, Convert element) {
@@ -69,7 +57,7 @@ Result<std::vector<float>> NpyArray::as_f32() const {
   const auto same = [](auto value) { return static_cast<float>(value); };
   switch (type) {
     case NpyType::kF16:
-      return convert<std::uint16_t, float>(data, half_to_float);
+      return convert<std::uint16_t, float>(data, f16_to_f32);
     case NpyType::kF32:
       return convert<float, float>(data, same);
     case NpyType::kF64:
