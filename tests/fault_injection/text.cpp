@@ -401,7 +401,7 @@ LLM_WRAP(draw_token,
 }
 
 LLM_WRAP(set_hooks,
-         "_ZN3llm9Lookahead9set_hooksESt8functionIFSt6vectorIiSaIiEEmEES1_IFvRKNS_"
+         "_ZN3llm18SpeculativeSession9set_hooksESt8functionIFSt6vectorIiSaIiEEmEES1_IFvRKNS_"
          "13LookaheadPassEEE",
          void, SpeculativeSession* self, SpeculativeSession::Propose propose,
          SpeculativeSession::Note note) {
@@ -417,7 +417,7 @@ LLM_WRAP(set_hooks,
       std::move(note));
 }
 
-LLM_WRAP(forget, "_ZN3llm9Lookahead8truncateEm", void, SpeculativeSession* self,
+LLM_WRAP(forget, "_ZN3llm18SpeculativeSession8truncateEm", void, SpeculativeSession* self,
          std::size_t n_positions) {
   ahead.shifted = n_positions == 0 && self->position() > 1;
   if (ahead.shifted && effect("shift", "stale_rows"))
@@ -425,7 +425,7 @@ LLM_WRAP(forget, "_ZN3llm9Lookahead8truncateEm", void, SpeculativeSession* self,
   real_forget(self, n_positions);
 }
 
-LLM_WRAP(evaluate, "_ZN3llm9Lookahead8evaluateESt4spanIKiLm18446744073709551615EENS_9LogitRowsE",
+LLM_WRAP(evaluate, "_ZN3llm18SpeculativeSession8evaluateESt4spanIKiLm18446744073709551615EENS_9LogitRowsE",
          Result<Logits>, SpeculativeSession* self, Past tokens, LogitRows rows) {
   Ids fed(tokens.begin(), tokens.end());
   const bool shifted = std::exchange(ahead.shifted, false);
