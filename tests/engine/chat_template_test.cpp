@@ -4,6 +4,7 @@
 #include "engine/chat/chat_template.h"
 
 #include "base/sha256.h"
+#include "tests/base/texts.h"
 #include "tests/support/json.h"
 #include "tests/support/test.h"
 
@@ -25,9 +26,7 @@ OrderedJson golden(std::string_view name) {
 }
 
 std::optional<std::string> text_of_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  return std::filesystem::exists(path) ? std::optional(test::read_file(path)) : std::nullopt;
 }
 
 Result<std::string> rendered(const std::string& jinja, const ChatInput& input) {
@@ -222,11 +221,7 @@ TEST_CASE("endless work ends with an error", "[chat]") {
 }
 
 TEST_CASE("deep nesting in a template ends with an error", "[chat]") {
-  const auto times = [](std::string_view text, std::size_t n = 100'000) {
-    std::string all;
-    for (std::size_t i = 0; i < n; ++i) all += text;
-    return all;
-  };
+  const auto times = [](std::string_view text) { return test::times(text, 100'000); };
   const std::vector<std::string> templates = {
       "{{ " + times("(") + "1",
       "{{ " + times("[") + "1",

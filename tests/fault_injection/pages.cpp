@@ -25,11 +25,7 @@ std::map<const SequenceState*, std::size_t>& stored() {
 void half_of_definition(const float* x, std::size_t n, std::uint16_t* y) {
   KvRounding::kDefinition.to_half(x, n, y);
   const auto fault = planted("to_half", {{"side", "definition"}, {"n", n}});
-  for (std::size_t i = 0; fault && i < n; ++i) {
-    if (!fault->holds({{"x", x[i] < 0 ? -x[i] : x[i]}})) continue;
-    const std::uint16_t was = std::exchange(y[i], half_of(*fault, x[i], y[i]));
-    if (y[i] != was) note_struck();
-  }
+  if (fault) spoil_halves(*fault, {x, n}, y);
 }
 
 /// As if the page that is given back for the next position had been for this one, and written by
