@@ -24,6 +24,7 @@ class ReportTest(Tree):
         for results, verdict in (([ok], "PASS"), ([ok, skip], "PASS"), ([ok, info], "PASS"), ([skip], "NOT RUN"), ([], "NOT RUN"),
                                  ([info], "NOT RUN"), ([ok, error], "NOT RUN"), ([ok, error, red], "FAIL")):
             self.assertEqual(record(1, *results).verdict, verdict)
+        self.assertEqual(history.skipped(record(1, ok, result("y", SKIP, message="no y"))), {"no y": ["m y"]})
 
     def test_red_names_its_beginning(self):
         a, b, c = "a" * 40, "b" * 40, "c" * 40
