@@ -131,7 +131,7 @@ class AddTest(Tree):
         files.write_atomically(oracle, "import sys; open(sys.argv[sys.argv.index('-o') + 1], 'w').write('{}')")
 
     def test_adds_checks_and_names_a_change(self):
-        self.assertEqual(self.nightly("--add", str(self.file), "--only", "verify,figures")[0], 0)
+        self.assertEqual(self.nightly("--add", "--only", "verify,figures", str(self.file))[0], 0)
         self.assertEqual(self.manifest.path.read_text(), self.lock_text)
         own = manifest.load(self.manifest.path, self.place().local).model("my-model")
         self.assertEqual((own.path, own.size, own.figures), (str(self.file), 10, {"ppl": {"perplexity": 1.25}}))
