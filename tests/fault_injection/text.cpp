@@ -75,15 +75,11 @@ LLM_WRAP(append_bpe,
   const std::size_t before = ids.size();
   const Fault* fault = planted("tokenizer");
   std::string changed(text);
-  if (takes_effect("tokenizer", "spaces_joined")) {
-    const std::string two = std::string(kSpaceMark) + std::string(kSpaceMark);
-    for (std::size_t at = changed.find(two); at != std::string::npos; at = changed.find(two, at))
-      changed.erase(at, kSpaceMark.size());
-  }
-  if (takes_effect("tokenizer", "prefix_lost") && changed.starts_with(kSpaceMark))
-    changed.erase(0, kSpaceMark.size());
-  if (takes_effect("tokenizer", "prefix_shared") && changed.starts_with(kSpaceMark) &&
-      changed.find(kSpaceMark, 1) == kSpaceMark.size())
+  const std::string two = std::string(kSpaceMark) + std::string(kSpaceMark);
+  while (changed.find(two) != std::string::npos && takes_effect("tokenizer", "spaces_joined"))
+    changed.erase(changed.find(two), kSpaceMark.size());
+  if ((takes_effect("tokenizer", "prefix_lost") && changed.starts_with(kSpaceMark)) ||
+      (takes_effect("tokenizer", "prefix_shared") && changed.starts_with(two)))
     changed.erase(0, kSpaceMark.size());
   real_append_bpe(table, options, changed, ids);
   const auto first = ids.begin() + static_cast<std::ptrdiff_t>(before);
@@ -337,10 +333,11 @@ void wrap_filter(FilteredRow* self, Logits logits, float largest, const SamplerO
   const std::size_t right = n;
   const bool top_p = options.top_p < 1;
   const bool min_p = options.min_p > 0;
-  if (fault->is("top_k_short") && options.top_k > 1 && n == options.top_k) --n;
-  if (fault->is("top_p_short") && top_p && !min_p && n > 1) --n;
+  const bool is_short = (fault->is("top_k_short") && n == options.top_k) ||
+                        (fault->is("top_p_short") && top_p && !min_p) ||
+                        (fault->is("min_p_short") && min_p);
+  if (is_short && n > 1) --n;
   if (fault->is("top_p_long") && top_p && !min_p && n < logits.size()) ++n;
-  if (fault->is("min_p_short") && min_p && n > 1) --n;
   SamplerOptions others = options;
   if (fault->is("min_p_of_sum") && min_p) {
     others.min_p = 0;
