@@ -9,7 +9,6 @@
 
 #include "base/file_lock.h"
 #include "tests/base/bytes.h"
-#include "tests/support/test.h"
 
 namespace llm::test {
 using Unnamed = AtomicFile::Unnamed;

@@ -3,7 +3,6 @@
 #include "base/checked_size.h"
 #include "base/result.h"
 #include "tests/base/bytes.h"
-#include "tests/support/test.h"
 
 namespace llm {
 namespace {

@@ -9,7 +9,6 @@
 #include "base/xxh3.h"
 #include "tests/base/bytes.h"
 #include "tests/base/colliding_strings.h"
-#include "tests/support/test.h"
 
 namespace llm::test {
 namespace {

@@ -9,7 +9,6 @@
 #include "base/mapped_region.h"
 #include "base/sha256.h"
 #include "tests/base/bytes.h"
-#include "tests/support/test.h"
 
 namespace llm::test {
 TEST_CASE("a mapped file shows its bytes", "[base][mapped_file]") {

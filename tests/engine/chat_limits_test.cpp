@@ -118,10 +118,32 @@ TEST_CASE("bad input 91: a chat template's depth needs none of the caller's stac
                         input));
     must_exceed("{% macro m() %}{% call m() %}{% endcall %}{% endmacro %}{{ m() }}",
                 "chat template: line 1: found more than 1000 evaluations inside each other");
-    must_exceed(times("{% if 1 %}", 100'000), "levels of nesting");
-    must_exceed("{{ " + times("[", 100'000) + times("]", 100'000) + " }}", "levels");
-    must_exceed("{{ 1" + times(" + 1", 100'000) + " }}", "levels");
+    for (const auto& [before, each, inside, close] :
+         std::vector<std::array<const char*, 4>>{{"", "{% if 1 %}", "", ""},
+                                                 {"", "{% for a in b %}", "", ""},
+                                                 {"", "{% macro a() %}", "", ""},
+                                                 {"{{ ", "(", "1", ")"},
+                                                 {"{{ ", "[", "1", "]"},
+                                                 {"{{ ", "{1:", "1", "}"},
+                                                 {"{{ ", "-", "1", ""},
+                                                 {"{{ x", "(", "", ")"},
+                                                 {"{{ 1", " + 1", "", ""},
+                                                 {"{{ 1", "|abs", "", ""},
+                                                 {"{{ 1", " if 1 else 1", "", ""},
+                                                 {"{{ 1", " and 1", "", ""},
+                                                 {"{{ x", ".x", "", ""},
+                                                 {"{{ x", "[0]", "", ""},
+                                                 {"{{ x", " is eq(1)", "", ""}})
+      must_exceed(before + times(each, 60'000) + inside + times(close, 60'000) +
+                      (*before != 0 ? " }}" : ""),
+                  "levels");
   }));
+  CHECK(ChatTemplate::parse("{{ " + times("not ", 100'000) + "1 }}").ok());
+  OrderedJson deeper = 1;
+  for (int i = 0; i < 1000; ++i) deeper = OrderedJson::array({std::move(deeper)});
+  CHECK(rendered_within("x", {.tools = deeper}).error().code == ErrorCode::kResource);
+  CHECK(ChatTemplate::parse(std::string(ChatTemplate::kMaxBytes + 1, 'x')).error().code ==
+        ErrorCode::kResource);
 }
 
 TEST_CASE("bad input 92: every operation of a chat template counts what it touches", "[chat]") {

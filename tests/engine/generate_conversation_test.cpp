@@ -1,6 +1,5 @@
 #include "engine/generation/conversation.h"
 #include "tests/engine/fake_session.h"
-#include "tests/support/test.h"
 #include "tests/tokenizer/vocab_builder.h"
 
 namespace llm::test {

@@ -5,7 +5,6 @@
 #include "base/hex.h"
 #include "engine/gguf/gguf_split.h"
 #include "tests/engine/manifest_support.h"
-#include "tests/support/test.h"
 
 namespace llm::test {
 namespace {

@@ -2,7 +2,6 @@
 
 #include "quant/numerics/f64_functions.h"
 #include "tests/quant/quant_testing.h"
-#include "tests/support/test.h"
 
 namespace llm {
 namespace {

@@ -4,7 +4,6 @@
 #include <functional>
 
 #include "engine/model/model_file.h"
-#include "tests/support/test.h"
 #include "tests/validate/doctor_faults.h"
 #include "validate/gguf_lint/doctor.h"
 

@@ -6,7 +6,6 @@
 
 #include "engine/model/model_file.h"
 #include "tests/support/json.h"
-#include "tests/support/test.h"
 #include "tests/validate/doctor_faults.h"
 
 namespace llm::test {

@@ -1,5 +1,4 @@
 #include "tests/support/embedded_model.h"
-#include "tests/support/test.h"
 #include "tests/validate/check_results.h"
 #include "validate/outputs/quality/baseline.h"
 #include "validate/outputs/quality/sweep.h"

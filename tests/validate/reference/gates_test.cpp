@@ -3,7 +3,6 @@
 
 #include "quant/formats/activations.h"
 #include "quant/formats/half.h"
-#include "tests/support/test.h"
 #include "tests/validate/reference/transformers_run.h"
 #include "validate/reference/fault_localization/ideal_ops.h"
 #include "validate/reference/fault_localization/op_check.h"

@@ -1,6 +1,5 @@
 #include "validate/reference/diff/layer_diff.h"
 
-#include "tests/support/test.h"
 #include "tests/validate/reference/fake_dump.h"
 #include "validate/reference/diff/metrics.h"
 #include "validate/report/text.h"

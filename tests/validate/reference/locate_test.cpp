@@ -3,7 +3,6 @@
 
 #include "validate/reference/fault_localization/locate.h"
 
-#include "tests/support/test.h"
 #include "tests/validate/reference/transformers_run.h"
 #include "validate/reference/diff/layer_diff.h"
 #include "validate/reference/fault_localization/locate_signature.h"

@@ -4,7 +4,6 @@
 #include "validate/selftest/tokenizer_check.h"
 
 #include "engine/model/model_file.h"
-#include "tests/support/test.h"
 #include "tests/tokenizer/odd_vocabs.h"
 #include "tests/tokenizer/tiny_bpe.h"
 #include "tests/tokenizer/vocab_builder.h"
