@@ -1,14 +1,17 @@
 #include "base/thread_team.h"
 
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include <new>
 #include <stdexcept>
 
+#include "base/bounded_stack.h"
+#include "base/float_environment.h"
+#include "tests/support/host_float_mode.h"
 #include "tests/support/test.h"
 
 namespace llm {
-
 TEST_CASE("shares are contiguous, disjoint, covering and even", "[base][thread_team]") {
   for (const std::size_t group : {1U, 2U, 16U, 48U}) {
     for (const int count : {1, 2, 3, 7, 64}) {
@@ -211,6 +214,88 @@ TEST_CASE("threads that cannot be started are an error, and those that can go on
   run_parallel(2, [&](Worker) { ++runs; });
   CHECK(runs == 2);
   end_team();
+}
+
+namespace {
+
+using test::HostFloatMode;
+using test::same_bits;
+
+/// 1e6 as f16 by the CPU's own conversion: infinity, except on ARM in its other format.
+float largest_half() {
+#if defined(__aarch64__)
+  volatile float large = 1e6F;
+  volatile __fp16 half = static_cast<__fp16>(large);
+  return half;
+#else
+  return std::numeric_limits<float>::infinity();
+#endif
+}
+
+/// Results that depend on the rounding, on flushing results, on flushing operands and on the format
+/// of f16.
+std::array<float, 4> sensitive() {
+  volatile float one = 1;
+  volatile float three = 3;
+  volatile float smallest = std::numeric_limits<float>::min();
+  volatile float denormal = std::numeric_limits<float>::denorm_min();
+  return {-one / three, smallest / three, denormal * three, largest_half()};
+}
+
+}  // namespace
+
+TEST_CASE("the host's float mode is set aside and comes back", "[base][float_environment]") {
+  const auto expected = sensitive();
+  const HostFloatMode host;
+  REQUIRE(HostFloatMode::stands());
+  REQUIRE(!same_bits(sensitive(), expected));
+  {
+    const FloatEnvironment contract;
+    REQUIRE(same_bits(sensitive(), expected));
+  }
+  REQUIRE(HostFloatMode::stands());
+}
+
+TEST_CASE("workers compute the same in any host's float mode", "[base][float_environment]") {
+  const auto expected = sensitive();
+  for (const int n_threads : {1, 2, 5}) {
+    CAPTURE(n_threads);
+    const HostFloatMode host;
+    std::vector<std::array<float, 4>> found(static_cast<std::size_t>(n_threads));
+    run_parallel(n_threads,
+                 [&](Worker worker) { found[static_cast<std::size_t>(worker.id)] = sensitive(); });
+    CHECK(HostFloatMode::stands());
+    for (const auto& values : found) CHECK(same_bits(values, expected));
+  }
+}
+
+TEST_CASE("work has the stack that it asks for", "[base]") {
+  for (const std::size_t bytes : {std::size_t{256} << 10, std::size_t{16} << 20}) {
+    std::size_t found = 0;
+    test::require_ok(run_on_stack(bytes, [&] {
+      pthread_attr_t attributes;
+      REQUIRE(pthread_getattr_np(pthread_self(), &attributes) == 0);
+      pthread_attr_getstacksize(&attributes, &found);
+      pthread_attr_destroy(&attributes);
+    }));
+    CHECK(found >= bytes);
+    CHECK(found < 2 * bytes);
+  }
+}
+
+TEST_CASE("what work throws is thrown where it was given", "[base]") {
+  CHECK_THROWS_AS(run_on_stack(std::size_t{256} << 10, [] { throw std::out_of_range("x"); }).ok(),
+                  std::out_of_range);
+}
+
+TEST_CASE("bad input 96: a thread that the system refuses is an error", "[base]") {
+  bool was_begun = false;
+  const Status refused = run_on_stack(std::size_t{1} << 50, [&] { was_begun = true; });
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().code == ErrorCode::kResource);
+  CHECK_THAT(refused.error().to_string(),
+             Contains("threads: found one with a stack of ") && Contains("refused"));
+  CHECK(!was_begun);
 }
 
 }  // namespace llm

@@ -3,36 +3,26 @@
 
 #include <random>
 
-#include "engine/chat/chat_template.h"
-#include "engine/chat/reply_format.h"
-#include "engine/chat/reply_parser.h"
-#include "tests/support/test.h"
+#include "tests/base/texts.h"
+#include "tests/engine/reply_support.h"
 
 namespace llm::test::call_forms {
 namespace {
 
 using Kind = ReplyPart::Kind;
 
-OrderedJson function(const char* name, const char* properties) {
-  return {{"type", "function"},
-          {"function",
-           {{"name", name},
-            {"description", "d"},
-            {"parameters", {{"type", "object"}, {"properties", parse_ordered_json(properties)}}}}}};
-}
-
 const OrderedJson& tools() {
-  static const OrderedJson list =
-      OrderedJson::array({function("save", R"({"title": {"type": "string", "description": "d"},
-                            "body": {"type": "string", "description": "d"},
-                            "count": {"type": "integer", "description": "d"},
-                            "tags": {"type": "array", "items": {"type": "string"}},
-                            "place": {"type": "object", "properties": {"x": {"type": "number"},
-                                      "names": {"type": "array", "items": {"type": "string"}},
-                                      "near": {"$ref": "#/properties/place"}}},
-                            "any": {},
-                            "note": {"anyOf": [{"type": "string"}, {"type": "null"}]}})"),
-                          function("clock", "{}")});
+  static const OrderedJson list = OrderedJson::array({function("save", parse_ordered_json(R"({
+         "title": {"type": "string", "description": "d"},
+         "body": {"type": "string", "description": "d"},
+         "count": {"type": "integer", "description": "d"},
+         "tags": {"type": "array", "items": {"type": "string"}},
+         "place": {"type": "object", "properties": {
+           "x": {"type": "number"}, "names": {"type": "array", "items": {"type": "string"}},
+           "near": {"$ref": "#/properties/place"}}},
+         "any": {},
+         "note": {"anyOf": [{"type": "string"}, {"type": "null"}]}})")),
+                                                      function("clock", OrderedJson::object())});
   return list;
 }
 
@@ -124,68 +114,18 @@ const std::vector<Form>& forms() {
   return all;
 }
 
-struct Model {
-  std::string jinja;
-  ChatTemplate chat;
-  ReplyFormat format;
-
-  Result<std::string> render(const OrderedJson& messages, const OrderedJson& functions,
-                             bool asks) const {
-    ChatInput input;
-    input.messages = messages;
-    input.tools = functions;
-    input.add_generation_prompt = asks;
-    LLM_TRY(const auto parts, chat.render(input));
-    return chat_text(parts);
-  }
-  /// What the model writes for these calls, each {"name", "arguments"}.
-  std::string written(const OrderedJson& calls) const {
-    OrderedJson list = OrderedJson::array();
-    for (const OrderedJson& call : calls)
-      list.push_back({{"id", "abc000" + std::to_string(100 + list.size())}, {"function", call}});
-    const OrderedJson reply = {{"role", "assistant"}, {"content", ""}, {"tool_calls", list}};
-    const std::string text = require_ok(render(OrderedJson::array({reply}), nullptr, false));
-    const std::size_t begin = std::string("<|assistant|>").size();
-    return text.substr(begin, text.rfind("<|end|>") - begin);
-  }
-};
-
-Model model_of(const Form& form) {
-  const std::string jinja =
-      std::string(
-          "{% macro parts(v) %}{% if v is mapping %}{% for k, x in v | items %}]<]m[>[<{{ k }}>"
-          "{{ parts(x) }}]<]m[>[</{{ k }}>{% endfor %}{% elif v is string or v is number %}{{ v }}"
-          "{% elif v is iterable %}{% for x in v %}]<]m[>[<item>{{ parts(x) }}]<]m[>[</item>"
-          "{% endfor %}{% else %}{{ v | tojson }}{% endif %}{% endmacro %}"
-          "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}<|{{ "
-          "m.role }}|>{{ m.content }}{% if m.tool_calls %}") +
-      form.open + "{% for c in m.tool_calls %}{% if not loop.first %}" + form.joint +
-      "{% endif %}" + form.call + "{% endfor %}" + form.close +
-      "{% endif %}<|end|>\n{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}";
-  Model model{jinja, require_ok(ChatTemplate::parse(jinja)), {}};
-  model.format = reply_format(jinja,
-                              [&](const OrderedJson& messages, const OrderedJson& functions,
-                                  bool asks) { return model.render(messages, functions, asks); },
-                              {});
-  return model;
-}
-
-const Model& model_named(const std::string& name) {
-  static std::map<std::string, Model> models;
+const ChatModel& model_named(const std::string& name) {
+  static std::map<std::string, ChatModel> models;
   for (const Form& form : forms())
-    if (form.name == name && !models.contains(name)) models.emplace(name, model_of(form));
+    if (form.name == name && !models.contains(name))
+      models.emplace(name,
+                     chat_model(calling_template(form.open, form.call, form.joint, form.close)));
   return models.at(name);
 }
 
-/// The reply in pieces of `step` bytes.
 std::vector<ReplyPart> pushed(const ReplyFormat& format, const std::string& reply, std::size_t step,
                               bool is_cut = false) {
-  ReplyParser parser(format, tools(), false);
-  std::vector<ReplyPart> parts;
-  for (std::size_t i = 0; i < reply.size(); i += step)
-    std::ranges::move(parser.push(reply.substr(i, step)), std::back_inserter(parts));
-  std::ranges::move(parser.finish(is_cut), std::back_inserter(parts));
-  return parts;
+  return test::pushed(ReplyParser(format, tools(), false), reply, step, is_cut);
 }
 
 /// Content as it is, calls as [name arguments].
@@ -224,77 +164,31 @@ TEST_CASE("calls of every form are read, several and none among them", "[reply][
   const OrderedJson second = {{"name", "save"}, {"arguments", {{"body", "a\\b"}}}};
   const std::string is = "[save " + json_text(first["arguments"]) + "]";
   for (const Form& form : forms()) {
-    const Model& model = model_named(form.name);
+    const ChatModel& model = model_named(form.name);
     CAPTURE(form.name, model.format.begin, model.format.between, model.format.end,
             model.format.middle, model.format.key_begin, model.format.key_end,
             model.format.value_end);
     CHECK(model.format.call != ReplyFormat::Call::kNone);
-    CHECK(parsed(model.format, model.written(OrderedJson::array({first}))) == is);
-    CHECK(parsed(model.format, model.written(OrderedJson::array({first, second}))) ==
+    CHECK(parsed(model.format, written(model, OrderedJson::array({first}))) == is);
+    CHECK(parsed(model.format, written(model, OrderedJson::array({first, second}))) ==
           is + R"([save {"body":"a\\b"}])");
     CHECK(parsed(model.format, "Just text, <b>so</b> [x] {y}.") == "Just text, <b>so</b> [x] {y}.");
   }
 }
 
 TEST_CASE("no value is cut by what it spells", "[reply][calls]") {
-  const std::vector<std::string> pieces = {"</parameter>",
-                                           "</function>",
-                                           "</tool_call>",
-                                           "<tool_call>",
-                                           "<function=g>",
-                                           "<parameter=",
-                                           "</arg_value>",
-                                           "</arg_key>",
-                                           "<arg_key>",
-                                           "<arg_value>",
-                                           "</invoke>",
-                                           "</minimax:tool_call>",
-                                           "<invoke name=\"",
-                                           "</seed:tool_call>",
-                                           "[TOOL_CALLS]",
-                                           "[ARGS]",
-                                           "[/x]",
-                                           "]",
-                                           "[",
-                                           "{",
-                                           "}",
-                                           "})",
-                                           "\"",
-                                           "'",
-                                           "\\",
-                                           "\n",
-                                           "\n",
-                                           " ",
-                                           "  ",
-                                           "\r\n",
-                                           "\t",
-                                           "```",
-                                           "<|tool_call_end|>",
-                                           "<tool_call|>",
-                                           "|",
-                                           "<｜tool▁call▁end｜>",
-                                           "<｜tool▁calls▁end｜>",
-                                           "</D parameter>",
-                                           "</D invoke>",
-                                           "a",
-                                           "s.replace(",
-                                           "\u00e9",
-                                           "\u65e5",
-                                           "12",
-                                           ": ",
-                                           ", ",
-                                           ",",
-                                           "null",
-                                           "]<]m[>[",
-                                           "]<]m[>[</title>",
-                                           "]<]m[>[<item>",
-                                           "<item>",
-                                           "<",
-                                           ">"};
+  const std::vector<std::string> pieces = split(
+      "</parameter>#</function>#</tool_call>#<tool_call>#<function=g>#<parameter=#</arg_value>#"
+      "</arg_key>#<arg_key>#<arg_value>#</invoke>#</minimax:tool_call>#<invoke name=\"#"
+      "</seed:tool_call>#[TOOL_CALLS]#[ARGS]#[/x]#]#[#{#}#})#\"#'#\\#\n#\n# #  #\r\n#\t#```#"
+      "<|tool_call_end|>#<tool_call|>#|#<｜tool▁call▁end｜>#<｜tool▁calls▁end｜>#</D parameter>#"
+      "</D invoke>#a#s.replace(#\u00e9#\u65e5#12#: #, #,#null#]<]m[>[#]<]m[>[</title>#"
+      "]<]m[>[<item>#<item>#<#>",
+      "#");
   std::mt19937 random(7);
   const auto below = [&](std::size_t n) { return random() % n; };
   for (const Form& form : forms()) {
-    const Model& model = model_named(form.name);
+    const ChatModel& model = model_named(form.name);
     std::size_t n_text = 0;
     for (int i = 0; i < 200; ++i) {
       std::string value;
@@ -305,7 +199,7 @@ TEST_CASE("no value is cut by what it spells", "[reply][calls]") {
       const OrderedJson given = is_last ? OrderedJson{{"title", "t"}, {"body", value}} : arguments;
       OrderedJson calls = OrderedJson::array({{{"name", "save"}, {"arguments", given}}});
       if (below(3) == 0) calls.push_back({{"name", "save"}, {"arguments", {{"title", "2"}}}});
-      const std::string reply = model.written(calls);
+      const std::string reply = written(model, calls);
       CAPTURE(form.name, reply);
       const auto parts =
           whole_parts(pushed(model.format, reply, reply.size()), UnfinishedCall::kContent);
@@ -333,9 +227,9 @@ TEST_CASE("values with parts are read in every form", "[reply][calls]") {
            {{"tags", OrderedJson::array()}, {"place", OrderedJson::object()}, {"title", ""}},
            {{"any", {{"k", {1, 2}}}}, {"count", 12345}}}) {
     for (const Form& form : forms()) {
-      const Model& model = model_named(form.name);
+      const ChatModel& model = model_named(form.name);
       const std::string reply =
-          model.written(OrderedJson::array({{{"name", "save"}, {"arguments", arguments}}}));
+          written(model, OrderedJson::array({{{"name", "save"}, {"arguments", arguments}}}));
       CAPTURE(form.name, reply);
       CHECK(parsed(model.format, reply) == "[save " + json_text(arguments) + "]");
     }
@@ -498,11 +392,11 @@ TEST_CASE("calls of JSON in any layout", "[reply][calls]") {
 
 TEST_CASE("arguments come as they are written", "[reply][calls]") {
   for (const Form& form : forms()) {
-    const Model& model = model_named(form.name);
+    const ChatModel& model = model_named(form.name);
     std::string code;
     for (int i = 0; i < 400; ++i) code += "    x = y[" + std::to_string(i) + "]  # <b>\n";
     const std::string reply =
-        model.written(OrderedJson::array({{{"name", "save"}, {"arguments", {{"body", code}}}}}));
+        written(model, OrderedJson::array({{{"name", "save"}, {"arguments", {{"body", code}}}}}));
     const std::size_t begin = reply.find("x = y[0]");
     ReplyParser parser(model.format, tools(), false);
     std::size_t first = 0;

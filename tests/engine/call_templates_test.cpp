@@ -4,10 +4,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "engine/chat/chat_template.h"
-#include "engine/chat/reply_format.h"
-#include "engine/chat/reply_parser.h"
-#include "tests/support/test.h"
+#include "tests/base/texts.h"
+#include "tests/engine/reply_support.h"
 
 namespace llm::test::call_templates {
 namespace {
@@ -18,57 +16,42 @@ using Kind = ReplyPart::Kind;
 struct Known {
   Call call;
   std::size_t most_calls;  ///< that the template writes into one reply; 0: it leaves them out
+  const char* names;       ///< of the templates, with blanks between
 };
 
 /// Templates that tell of functions or write calls. One that writes none is recognized by the marks
 /// that it names.
-const std::map<std::string, Known>& known_templates() {
-  static const std::map<std::string, Known> all = {
-      {"Apriel-1.6-15b-Thinker-fixed", {Call::kObject, 2}},
-      {"Cohere2MoE", {Call::kObject, 2}},
-      {"CohereForAI-c4ai-command-r-plus-tool_use", {Call::kObject, 2}},
-      {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", {Call::kObject, 2}},
-      {"GLM-4.7-Flash", {Call::kPairs, 2}},
-      {"GigaChat3-10B-A1.8B", {Call::kObject, 1}},
-      {"GigaChat3.1-10B-A1.8B", {Call::kObject, 1}},
-      {"LFM2-8B-A1B", {Call::kKeywords, 0}},
-      {"LFM2.5-8B-A1B", {Call::kKeywords, 2}},
-      {"MiMo-VL", {Call::kObject, 2}},
-      {"MiniMax-M2", {Call::kPairs, 2}},
-      {"MiniMax-M3", {Call::kElements, 2}},
-      {"Mistral-Small-3.2-24B-Instruct-2506", {Call::kJson, 2}},
-      {"NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", {Call::kPairs, 2}},
-      {"NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use", {Call::kObject, 2}},
-      {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", {Call::kObject, 2}},
-      {"Qwen-QwQ-32B", {Call::kObject, 2}},
-      {"Qwen-Qwen2.5-7B-Instruct", {Call::kObject, 2}},
-      {"Qwen-Qwen3-0.6B", {Call::kObject, 2}},
-      {"Qwen3-Coder", {Call::kPairs, 2}},
-      {"Qwen3.5-4B", {Call::kPairs, 2}},
-      {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B", {Call::kJson, 2}},
-      {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", {Call::kJson, 2}},
-      {"deepseek-ai-DeepSeek-V3.1", {Call::kJson, 2}},
-      {"deepseek-ai-DeepSeek-V4-Flash-0731", {Call::kPairs, 2}},
-      {"google-gemma-4-31B-it", {Call::kJson, 2}},
-      {"google-gemma-4-31B-it-interleaved", {Call::kJson, 2}},
-      {"ibm-granite-granite-3.3-2B-Instruct", {Call::kObject, 0}},
-      {"ibm-granite-granite-4.0", {Call::kObject, 2}},
-      {"ibm-granite-granite-4.1", {Call::kObject, 2}},
-      {"llama-cpp-deepseek-r1", {Call::kJson, 2}},
-      {"meetkai-functionary-medium-v3.2", {Call::kJson, 2}},
-      {"meta-llama-Llama-3.1-8B-Instruct", {Call::kObject, 1}},
-      {"meta-llama-Llama-3.2-3B-Instruct", {Call::kObject, 1}},
-      {"meta-llama-Llama-3.3-70B-Instruct", {Call::kObject, 1}},
-      {"mistralai-Ministral-3-14B-Reasoning-2512", {Call::kJson, 2}},
-      {"mistralai-Mistral-Nemo-Instruct-2407", {Call::kObject, 2}},
-      {"moonshotai-Kimi-K2", {Call::kJson, 2}},
-      {"openai-gpt-oss-120b", {Call::kChannels, 1}},
-      {"poolside-Laguna-S-2.1", {Call::kPairs, 2}},
-      {"poolside-Laguna-XS.2", {Call::kPairs, 2}},
-      {"unsloth-Apriel-1.5", {Call::kObject, 2}},
-      {"unsloth-mistral-Devstral-Small-2507", {Call::kJson, 2}},
-      {"upstage-Solar-Open-100B", {Call::kJson, 2}},
-  };
+constexpr Known kKnown[] = {
+    {Call::kObject, 2,
+     "Apriel-1.6-15b-Thinker-fixed Cohere2MoE CohereForAI-c4ai-command-r-plus-tool_use "
+     "CohereForAI-c4ai-command-r7b-12-2024-tool_use MiMo-VL "
+     "NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use "
+     "NousResearch-Hermes-3-Llama-3.1-8B-tool_use Qwen-QwQ-32B Qwen-Qwen2.5-7B-Instruct "
+     "Qwen-Qwen3-0.6B ibm-granite-granite-4.0 ibm-granite-granite-4.1 "
+     "mistralai-Mistral-Nemo-Instruct-2407 unsloth-Apriel-1.5"},
+    {Call::kPairs, 2,
+     "GLM-4.7-Flash MiniMax-M2 NVIDIA-Nemotron-3-Nano-30B-A3B-BF16 Qwen3-Coder Qwen3.5-4B "
+     "deepseek-ai-DeepSeek-V4-Flash-0731 poolside-Laguna-S-2.1 poolside-Laguna-XS.2"},
+    {Call::kObject, 1,
+     "GigaChat3-10B-A1.8B GigaChat3.1-10B-A1.8B meta-llama-Llama-3.1-8B-Instruct "
+     "meta-llama-Llama-3.2-3B-Instruct meta-llama-Llama-3.3-70B-Instruct"},
+    {Call::kKeywords, 0, "LFM2-8B-A1B"},
+    {Call::kKeywords, 2, "LFM2.5-8B-A1B"},
+    {Call::kElements, 2, "MiniMax-M3"},
+    {Call::kJson, 2,
+     "Mistral-Small-3.2-24B-Instruct-2506 deepseek-ai-DeepSeek-R1-Distill-Llama-8B "
+     "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B deepseek-ai-DeepSeek-V3.1 google-gemma-4-31B-it "
+     "google-gemma-4-31B-it-interleaved llama-cpp-deepseek-r1 meetkai-functionary-medium-v3.2 "
+     "mistralai-Ministral-3-14B-Reasoning-2512 moonshotai-Kimi-K2 "
+     "unsloth-mistral-Devstral-Small-2507 upstage-Solar-Open-100B"},
+    {Call::kObject, 0, "ibm-granite-granite-3.3-2B-Instruct"},
+    {Call::kChannels, 1, "openai-gpt-oss-120b"},
+};
+
+std::map<std::string, Known> known_templates() {
+  std::map<std::string, Known> all;
+  for (const Known& known : kKnown)
+    for (const std::string& name : split(known.names, " ")) all[name] = known;
   return all;
 }
 
@@ -77,61 +60,27 @@ const std::map<std::string, Known>& known_templates() {
 const std::set<std::string> kUnread = {"Kimi-K2-Instruct", "muse-glimmer"};
 
 OrderedJson tools() {
-  return parse_ordered_json(R"([
-    {"type": "function", "function": {"name": "save_note", "description": "d", "parameters": {
-      "type": "object", "properties": {
-        "title": {"type": "string", "description": "d"},
-        "count": {"type": "integer", "description": "d"},
-        "ratio": {"type": "number", "description": "d"},
-        "is_new": {"type": "boolean", "description": "d"},
-        "tags": {"type": "array", "description": "d", "items": {"type": "string"}},
-        "place": {"type": "object", "description": "d", "additionalProperties": {"type": "string"},
-          "properties": {"x": {"type": "integer", "description": "d"},
-                         "name": {"type": "string", "description": "d"}}}},
-      "required": ["title"]}}},
-    {"type": "function", "function": {"name": "get-time", "description": "d", "parameters": {
-      "type": "object", "properties": {"zone": {"type": "string", "description": "d"}},
-      "required": ["zone"]}}}])");
+  return OrderedJson::array(
+      {function("save_note", parse_ordered_json(R"({
+         "title": {"type": "string", "description": "d"},
+         "count": {"type": "integer", "description": "d"},
+         "ratio": {"type": "number", "description": "d"},
+         "is_new": {"type": "boolean", "description": "d"},
+         "tags": {"type": "array", "description": "d", "items": {"type": "string"}},
+         "place": {"type": "object", "description": "d", "additionalProperties": {"type": "string"},
+           "properties": {"x": {"type": "integer", "description": "d"},
+                          "name": {"type": "string", "description": "d"}}}})"),
+                "title"),
+       function("get-time", {{"zone", {{"type", "string"}, {"description", "d"}}}}, "zone")});
 }
 
 const OrderedJson& calls() {
-  static const OrderedJson all =
-      OrderedJson::array({{{"name", "save_note"},
-                           {"arguments",
-                            {{"title", "S\u00e3o \"P\"\n{x} <b>"},
-                             {"count", 3},
-                             {"ratio", -0.5},
-                             {"is_new", true},
-                             {"tags", {"a", "b, c"}},
-                             {"place", {{"x", 1}, {"name", "y"}}}}}},
-                          {{"name", "get-time"}, {"arguments", {{"zone", "Europe/Berlin"}}}}});
+  static const OrderedJson all = parse_ordered_json(R"([
+    {"name": "save_note", "arguments": {
+      "title": "S\u00e3o \"P\"\n{x} <b>", "count": 3, "ratio": -0.5, "is_new": true,
+      "tags": ["a", "b, c"], "place": {"x": 1, "name": "y"}}},
+    {"name": "get-time", "arguments": {"zone": "Europe/Berlin"}}])");
   return all;
-}
-
-struct Published {
-  ChatTemplate chat;
-  ReplyFormat format;
-
-  Result<std::string> render(const OrderedJson& messages, const OrderedJson& functions,
-                             bool asks) const {
-    ChatInput input{.messages = messages,
-                    .tools = functions,
-                    .add_generation_prompt = asks,
-                    .bos_token = "<s>",
-                    .eos_token = "</s>"};
-    input.date = std::chrono::year(2026) / 11 / 26;
-    LLM_TRY(const auto parts, chat.render(input));
-    return chat_text(parts);
-  }
-};
-
-Published published(const std::string& jinja) {
-  Published model{require_ok(ChatTemplate::parse(jinja)), {}};
-  model.format = reply_format(jinja,
-                              [&](const OrderedJson& messages, const OrderedJson& functions,
-                                  bool asks) { return model.render(messages, functions, asks); },
-                              {{"</s>"}});
-  return model;
 }
 
 /// A user's question, the reply of n calls, and their results.
@@ -167,12 +116,8 @@ std::string written_reply(const std::string& asked, const std::string& whole) {
 /// Checks that the reply, in pieces of `step` bytes, begins with these calls and nothing else.
 void check_calls(const ReplyFormat& format, const std::string& reply, bool is_thinking,
                  std::size_t n, std::size_t step) {
-  ReplyParser parser(format, tools(), is_thinking);
-  std::vector<ReplyPart> parts;
-  for (std::size_t i = 0; i < reply.size(); i += step)
-    std::ranges::move(parser.push(reply.substr(i, step)), std::back_inserter(parts));
-  std::ranges::move(parser.finish(), std::back_inserter(parts));
-  parts = whole_parts(std::move(parts), UnfinishedCall::kContent);
+  const auto parts = whole_parts(pushed(ReplyParser(format, tools(), is_thinking), reply, step),
+                                 UnfinishedCall::kContent);
   REQUIRE(parts.size() >= n);
   for (std::size_t i = 0; i < n; ++i) {
     CAPTURE(i, parts[i].text);
@@ -191,18 +136,19 @@ TEST_CASE("calls that published templates write are read back", "[reply][calls][
     WARN("SKIPPED: LLM_TEST_DATA is not set");
     return;
   }
+  const auto templates = known_templates();
   std::size_t n_known = 0;
   for (const auto& file : std::filesystem::directory_iterator(std::string(data) + "/templates")) {
     const std::string name = file.path().stem();
     CAPTURE(name);
     const std::string jinja = read_file(file.path());
-    const auto known = known_templates().find(name);
-    if (known == known_templates().end()) {
+    const auto known = templates.find(name);
+    if (known == templates.end()) {
       CHECK((kUnread.contains(name) || jinja.find("tool_calls") == std::string::npos));
       continue;
     }
     ++n_known;
-    const Published model = published(jinja);
+    const ChatModel model = chat_model(jinja, {"</s>"});
     const ReplyFormat& format = model.format;
     CHECK(format.call == known->second.call);
     for (std::size_t n = 1; n <= known->second.most_calls; ++n) {
@@ -222,7 +168,7 @@ TEST_CASE("calls that published templates write are read back", "[reply][calls][
         check_calls(format, reply, is_thinking, n, step);
     }
   }
-  CHECK(n_known == known_templates().size());
+  CHECK(n_known == 44);
 }
 
 }  // namespace llm::test::call_templates

@@ -7,16 +7,13 @@
 #include "engine/chat/jinja/evaluator.h"
 #include "engine/chat/jinja/lexer.h"
 #include "engine/chat/jinja/parser.h"
-#include "tests/support/test.h"
+#include "tests/base/texts.h"
 
 namespace llm {
 namespace {
 
-std::string times(std::string_view text, std::size_t n) {
-  std::string all;
-  for (std::size_t i = 0; i < n; ++i) all += text;
-  return all;
-}
+using test::split;
+using test::times;
 
 Result<std::string> rendered_within(const std::string& jinja, const ChatInput& input = {},
                                     const RenderLimits& limits = {}) {
@@ -70,47 +67,31 @@ TEST_CASE("whatever recurses in a template is counted", "[chat]") {
   const std::string end_ifs = times("{% endif %}", 60);
   const std::string filters = times("{% filter upper %}", 60);
   const std::string end_filters = times("{% endfilter %}", 60);
+  std::vector<std::string> bodies = split(
+      "{{ m() }}\n{% call m() %}{% endcall %}\n{% call m() %}{{ m() }}{% endcall %}\n"
+      "{% set x = m() %}\n{% set x %}{{ m() }}{% endset %}\n"
+      "{% set x | upper | lower | trim %}{{ m() }}{% endset %}\n{% with x = m() %}{% endwith %}\n"
+      "{% with %}{{ m() }}{% endwith %}\n{% for a in [m()] %}{% endfor %}\n"
+      "{% for a in [1] %}{{ m() }}{% endfor %}\n{% for a in [1] if m() %}{% endfor %}\n"
+      "{% for a in [] %}{% else %}{{ m() }}{% endfor %}\n{% if m() %}{% endif %}\n"
+      "{% if 0 %}{% elif m() %}{% endif %}\n{% if 0 %}{% else %}{{ m() }}{% endif %}\n"
+      "{% generation %}{{ m() }}{% endgeneration %}\n"
+      "{% filter upper | replace(m(), 'a') %}{% endfilter %}\n"
+      "{% filter upper %}{{ m() }}{% endfilter %}\n{% macro k(a=m()) %}{% endmacro %}{{ k() }}\n"
+      "{{ [m()] }}{{ {1: m()} }}\n{{ 'a'[m()] }}\n{{ 'a'[m():] }}\n{{ 'a' ~ m() }}\n"
+      "{{ 'a' + m() }}\n{{ not m() }}\n{{ 1 == m() }}\n{{ 1 and m() }}\n{{ 0 or m() }}\n"
+      "{{ 1 if m() }}\n{{ m() | upper | trim }}\n{{ m() is eq m() }}\n"
+      "{{ 'a'.replace(m(), 'b') }}\n{{ dict(a=m()) }}",
+      "\n");
   for (const std::string& body : {
-           std::string("{{ m() }}"),
-           std::string("{% call m() %}{% endcall %}"),
-           std::string("{% call m() %}{{ m() }}{% endcall %}"),
-           std::string("{% set x = m() %}"),
-           std::string("{% set x %}{{ m() }}{% endset %}"),
-           std::string("{% set x | upper | lower | trim %}{{ m() }}{% endset %}"),
-           std::string("{% with x = m() %}{% endwith %}"),
-           std::string("{% with %}{{ m() }}{% endwith %}"),
-           std::string("{% for a in [m()] %}{% endfor %}"),
-           std::string("{% for a in [1] %}{{ m() }}{% endfor %}"),
-           std::string("{% for a in [1] if m() %}{% endfor %}"),
-           std::string("{% for a in [] %}{% else %}{{ m() }}{% endfor %}"),
-           std::string("{% if m() %}{% endif %}"),
-           std::string("{% if 0 %}{% elif m() %}{% endif %}"),
-           std::string("{% if 0 %}{% else %}{{ m() }}{% endif %}"),
-           std::string("{% generation %}{{ m() }}{% endgeneration %}"),
-           std::string("{% filter upper | replace(m(), 'a') %}{% endfilter %}"),
-           std::string("{% filter upper %}{{ m() }}{% endfilter %}"),
-           std::string("{% macro k(a=m()) %}{% endmacro %}{{ k() }}"),
-           std::string("{{ [m()] }}{{ {1: m()} }}"),
-           std::string("{{ 'a'[m()] }}"),
-           std::string("{{ 'a'[m():] }}"),
-           std::string("{{ 'a' ~ m() }}"),
-           std::string("{{ 'a' + m() }}"),
-           std::string("{{ not m() }}"),
-           std::string("{{ 1 == m() }}"),
-           std::string("{{ 1 and m() }}"),
-           std::string("{{ 0 or m() }}"),
-           std::string("{{ 1 if m() }}"),
-           std::string("{{ m() | upper | trim }}"),
-           std::string("{{ m() is eq m() }}"),
-           std::string("{{ 'a'.replace(m(), 'b') }}"),
-           std::string("{{ dict(a=m()) }}"),
            "{{ " + times("(", 60) + "m()" + times(" ~ '')", 60) + " }}",
            ifs + "{{ m() }}" + end_ifs,
            filters + "{{ m() }}" + end_filters,
            "{% filter upper" + times(" | upper", 100) + " %}{{ m() }}{% endfilter %}",
-       }) {
+       })
+    bodies.push_back(body);
+  for (const std::string& body : bodies)
     must_exceed("{% macro m() %}" + body + "{% endmacro %}\n{{ m() }}", "inside each other");
-  }
   // Two that call each other by what they are given.
   must_exceed("{% macro a(f) %}{{ f(f) }}{% endmacro %}{{ a(a) }}", "inside each other");
   must_exceed(
@@ -137,10 +118,32 @@ TEST_CASE("bad input 91: a chat template's depth needs none of the caller's stac
                         input));
     must_exceed("{% macro m() %}{% call m() %}{% endcall %}{% endmacro %}{{ m() }}",
                 "chat template: line 1: found more than 1000 evaluations inside each other");
-    must_exceed(times("{% if 1 %}", 100'000), "levels of nesting");
-    must_exceed("{{ " + times("[", 100'000) + times("]", 100'000) + " }}", "levels");
-    must_exceed("{{ 1" + times(" + 1", 100'000) + " }}", "levels");
+    for (const auto& [before, each, inside, close] :
+         std::vector<std::array<const char*, 4>>{{"", "{% if 1 %}", "", ""},
+                                                 {"", "{% for a in b %}", "", ""},
+                                                 {"", "{% macro a() %}", "", ""},
+                                                 {"{{ ", "(", "1", ")"},
+                                                 {"{{ ", "[", "1", "]"},
+                                                 {"{{ ", "{1:", "1", "}"},
+                                                 {"{{ ", "-", "1", ""},
+                                                 {"{{ x", "(", "", ")"},
+                                                 {"{{ 1", " + 1", "", ""},
+                                                 {"{{ 1", "|abs", "", ""},
+                                                 {"{{ 1", " if 1 else 1", "", ""},
+                                                 {"{{ 1", " and 1", "", ""},
+                                                 {"{{ x", ".x", "", ""},
+                                                 {"{{ x", "[0]", "", ""},
+                                                 {"{{ x", " is eq(1)", "", ""}})
+      must_exceed(before + times(each, 60'000) + inside + times(close, 60'000) +
+                      (*before != 0 ? " }}" : ""),
+                  "levels");
   }));
+  CHECK(ChatTemplate::parse("{{ " + times("not ", 100'000) + "1 }}").ok());
+  OrderedJson deeper = 1;
+  for (int i = 0; i < 1000; ++i) deeper = OrderedJson::array({std::move(deeper)});
+  CHECK(rendered_within("x", {.tools = deeper}).error().code == ErrorCode::kResource);
+  CHECK(ChatTemplate::parse(std::string(ChatTemplate::kMaxBytes + 1, 'x')).error().code ==
+        ErrorCode::kResource);
 }
 
 TEST_CASE("bad input 92: every operation of a chat template counts what it touches", "[chat]") {
@@ -156,125 +159,37 @@ TEST_CASE("bad input 92: every operation of a chat template counts what it touch
   const auto each = [&](const std::string& body) { return (steps(body, 3) - steps(body, 1)) / 2; };
   // A text is at least 1/4 byte each, in 64 a step.
   constexpr std::size_t kText = (std::size_t{1} << 18) / 64 / 4;
-  for (const char* body : {"n in a",
-                           "a.find(n)",
-                           "a.rfind(n)",
-                           "a.count(n)",
-                           "a.count('b')",
-                           "a.index('b')",
-                           "a.replace(n, '')",
-                           "a | replace('b', 'c')",
-                           "a.split(n)",
-                           "a.rsplit(n)",
-                           "a.split('b')",
-                           "a.rsplit('b', 1)",
-                           "w.split()",
-                           "w.rsplit()",
-                           "a.split()",
-                           "a.rsplit()",
-                           "w.strip()",
-                           "w.lstrip()",
-                           "w.rstrip()",
-                           "w | trim",
-                           "a.strip('ab')",
-                           "a.strip(a)",
-                           "a.strip('b' ~ n)",
-                           "a.partition(n)",
-                           "a.rpartition(n)",
-                           "a.splitlines()",
-                           "a | length",
-                           "a | count",
-                           "w.isspace()",
-                           "a.isalpha()",
-                           "a.islower()",
-                           "(a ~ '').isdigit()",
-                           "a is lower",
-                           "a.startswith(a)",
-                           "a.endswith(a)",
-                           "a.removeprefix('x')",
-                           "a.upper()",
-                           "a | upper",
-                           "a | title",
-                           "a | capitalize",
-                           "a[5:]",
-                           "a[:-1]",
-                           "a[-1]",
-                           "a[250000]",
-                           "a == (a ~ '')",
-                           "a < (a ~ 'x')",
-                           "a ~ 'x'",
-                           "a + 'x'",
-                           "'%s' % a",
-                           "'{}'.format(a)",
-                           "a | tojson",
-                           "[a] | string",
-                           "a | indent",
-                           "a | string ~ ''",
-                           "a | escape",
-                           "a | safe",
-                           "a | int",
-                           "a | float",
-                           "[a] | join",
-                           "[a, a] | join(a[:1])",
-                           "a | truncate(9)",
-                           "a | wordcount",
-                           "a | urlencode",
-                           "a | center(300000)",
-                           "a.zfill(300000)",
-                           "a.rindex('b')",
-
-                           "{a: 1}[a]",
-                           "[a ~ ''].index(a)",
-                           "[a ~ ''].count(a)",
-                           "[a ~ '', a ~ '', a ~ ''] | sort",
-                           "[a ~ '', a ~ ''] | unique | list",
-                           "[a ~ '', a ~ ''] | max",
-                           "a in [a ~ '']",
-                           "a is in [a ~ '']",
-                           "namespace(k=a ~ '')",
-                           "'a' * 262144",
-                           "(a, 1) == (a ~ '', 1)"}) {
+  for (const std::string& body :
+       split("n in a; a.find(n); a.rfind(n); a.count(n); a.count('b'); a.index('b'); "
+             "a.replace(n, ''); a | replace('b', 'c'); a.split(n); a.rsplit(n); a.split('b'); "
+             "a.rsplit('b', 1); w.split(); w.rsplit(); a.split(); a.rsplit(); w.strip(); "
+             "w.lstrip(); w.rstrip(); w | trim; a.strip('ab'); a.strip(a); a.strip('b' ~ n); "
+             "a.partition(n); a.rpartition(n); a.splitlines(); a | length; a | count; w.isspace(); "
+             "a.isalpha(); a.islower(); (a ~ '').isdigit(); a is lower; a.startswith(a); "
+             "a.endswith(a); a.removeprefix('x'); a.upper(); a | upper; a | title; a | capitalize; "
+             "a[5:]; a[:-1]; a[-1]; a[250000]; a == (a ~ ''); a < (a ~ 'x'); a ~ 'x'; a + 'x'; "
+             "'%s' % a; '{}'.format(a); a | tojson; [a] | string; a | indent; a | string ~ ''; "
+             "a | escape; a | safe; a | int; a | float; [a] | join; [a, a] | join(a[:1]); "
+             "a | truncate(9); a | wordcount; a | urlencode; a | center(300000); "
+             "a.zfill(300000); a.rindex('b'); "
+             "{a: 1}[a]; [a ~ ''].index(a); [a ~ ''].count(a); [a ~ '', a ~ '', a ~ ''] | sort; "
+             "[a ~ '', a ~ ''] | unique | list; [a ~ '', a ~ ''] | max; a in [a ~ '']; "
+             "a is in [a ~ '']; namespace(k=a ~ ''); 'a' * 262144; (a, 1) == (a ~ '', 1)",
+             "; ")) {
     CAPTURE(body);
     CHECK(each(body) >= kText);
   }
   // An item of 5000 is at least 1/16 step.
-  for (const char* body : {"l + [1]",
-                           "l * 2",
-                           "l[1:]",
-                           "l[::-1]",
-                           "l | list",
-                           "l | reverse",
-                           "l | sort",
-                           "l | unique",
-                           "l | batch(9)",
-                           "l | slice(9)",
-                           "l | groupby('x', 1)",
-                           "[1] | batch(5000, 1)",
-                           "[] | slice(5000)",
-                           "l | sum",
-                           "l | max",
-                           "l | min",
-                           "l | first",
-                           "l | last",
-                           "l | join",
-                           "l | map('abs')",
-                           "l | select('odd')",
-                           "l | reject('odd')",
-                           "l | selectattr('x')",
-                           "l | map(attribute='x')",
-                           "l == (l + [])",
-                           "l < (l + [1])",
-                           "-1 in l",
-                           "l.count(-1)",
-                           "l | tojson",
-                           "l | string",
-                           "s | join(',')",
-                           "s | unique",
-                           "l | length ~ l",
-                           "'%s' | format(l)",
-                           "range(5000)",
-                           "s == (s + [])",
-                           "(l, 1) == (l + [], 1)"}) {
+  for (const std::string& body :
+       split("l + [1]; l * 2; l[1:]; l[::-1]; l | list; l | reverse; l | sort; l | unique; "
+             "l | batch(9); l | slice(9); l | groupby('x', 1); [1] | batch(5000, 1); "
+             "[] | slice(5000); "
+             "l | sum; l | max; l | min; l | first; l | last; l | join; l | map('abs'); "
+             "l | select('odd'); l | reject('odd'); l | selectattr('x'); l | map(attribute='x'); "
+             "l == (l + []); l < (l + [1]); -1 in l; l.count(-1); l | tojson; l | string; "
+             "s | join(','); s | unique; l | length ~ l; '%s' | format(l); range(5000); "
+             "s == (s + []); (l, 1) == (l + [], 1)",
+             "; ")) {
     CAPTURE(body);
     CHECK(each(body) >= 5000 / 16);
   }

@@ -52,12 +52,9 @@ std::vector<float> by_words(const std::shared_ptr<const Model>& model, const Ids
 /// Submits all of them at once.
 std::vector<GenerationOutput> serve(GenerationService& service,
                                     const std::vector<GenerationRequest>& requests) {
-  std::vector<Listener> listeners(requests.size());
-  std::vector<GenerationJob> jobs;
-  for (std::size_t i = 0; i < requests.size(); ++i) jobs.push_back(listeners[i].job(requests[i]));
-  submit(service, std::move(jobs));
   std::vector<GenerationOutput> texts;
-  for (Listener& listener : listeners) texts.push_back(require_ok(listener.wait()));
+  for (auto listeners = submit(service, requests); Listener & listener : listeners)
+    texts.push_back(require_ok(listener.wait()));
   return texts;
 }
 
@@ -110,8 +107,7 @@ TEST_CASE("an embedding that loses its pages on the way has every row once", "[s
   const GenerationRequest older = text_request(random_ids(250, 1), 270);  // takes two of its pages
   const Ids ids = random_ids(700, 2);
   for (const Pooling pooling : {Pooling::kMean, Pooling::kLast}) {
-    const auto service = start(
-        model, {.step_tokens = 64, .parallel = 4, .queue = 4, .context = kContext, .kv_pages = 4});
+    const auto service = start(model, few_steps(kContext, 4));
     const auto texts = serve(*service, {older, embedding_request(ids, {.pooling = pooling})});
     REQUIRE(same_bits(texts[1].embedding, by_words(model, ids, {.pooling = pooling})));
     const ServiceFigures figures = service->figures();
@@ -154,11 +150,9 @@ TEST_CASE("rows that are no numbers make no embedding", "[serve]") {
   auto broken = TinyGguf::llama();
   make_token_overflow(broken, 40);
   const auto model = loaded(broken);
-  const auto service = start(
-      model, {.step_tokens = 64, .parallel = 4, .queue = 4, .context = kContext, .kv_pages = 8});
-  Listener listener;
-  submit(*service, {listener.job(embedding_request({1, 50, 40}, {.pooling = Pooling::kMean}))});
-  must_fail(listener.wait(), ErrorCode::kNonFinite, {"result_norm", "position 2"});
+  const auto service = start(model, few_steps(kContext));
+  auto listeners = submit(*service, {embedding_request({1, 50, 40}, {.pooling = Pooling::kMean})});
+  must_fail(listeners[0].wait(), ErrorCode::kNonFinite, {"result_norm", "position 2"});
 }
 
 TEST_CASE("a file says how its embeddings are pooled", "[serve]") {

@@ -4,12 +4,7 @@
 #include "base/sha256.h"
 #include "engine/generation/chat_style.h"
 #include "tests/support/json.h"
-#include "tests/support/test.h"
 #include "tests/tokenizer/vocab_files.h"
-
-#ifndef LLM_SOURCE_DIR
-#error "the build defines LLM_SOURCE_DIR"
-#endif
 
 namespace llm {
 namespace {

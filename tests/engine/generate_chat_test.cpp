@@ -1,5 +1,5 @@
 #include "engine/generation/chat_style.h"
-#include "tests/support/test.h"
+#include "tests/base/texts.h"
 #include "tests/tokenizer/vocab_builder.h"
 
 namespace llm {
@@ -132,21 +132,11 @@ TEST_CASE("markers become special tokens, contents never do", "[chat]") {
 }
 
 TEST_CASE("no template's markers can be written by contents", "[chat]") {
-  const std::vector<std::string> markers = {"<|system|>",
-                                            "<|user|>",
-                                            "<|assistant|>",
-                                            "[INST]",
-                                            "[/INST]",
-                                            "<<SYS>>",
-                                            "<|im_start|>",
-                                            "<|im_end|>",
-                                            "<|start_header_id|>",
-                                            "<|end_header_id|>",
-                                            "<|eot_id|>",
-                                            "<start_of_turn>",
-                                            "<end_of_turn>",
-                                            "<think>",
-                                            "</think>"};
+  const std::vector<std::string> markers = test::split(
+      "<|system|> <|user|> <|assistant|> [INST] [/INST] <<SYS>> <|im_start|> <|im_end|> "
+      "<|start_header_id|> <|end_header_id|> <|eot_id|> <start_of_turn> <end_of_turn> <think> "
+      "</think>",
+      " ");
   const TokenKind kind = GENERATE(TokenKind::kControl, TokenKind::kUserDefined);
   const Tokenizer tokenizer = tokenizer_with(markers, kind);
   constexpr TokenId kFirst = 259;

@@ -3,7 +3,6 @@
 #include "engine/generation/logits_hash.h"
 #include "engine/generation/stop_matcher.h"
 #include "tests/engine/fake_session.h"
-#include "tests/support/test.h"
 #include "tests/tokenizer/vocab_builder.h"
 
 namespace llm::test {

@@ -258,11 +258,9 @@ TEST_CASE("equal prompts that end with a page or behind it, the second beside th
       CAPTURE(n_prompt, step_tokens);
       const auto service =
           start(model, {.step_tokens = step_tokens, .context = kLong, .kv_pages = 60});
-      std::vector<Listener> listeners(3);
-      std::vector<GenerationJob> jobs;
-      for (Listener& listener : listeners) jobs.push_back(listener.job(request));
-      submit(*service, std::move(jobs));
-      for (Listener& listener : listeners) REQUIRE((told_by(listener) == expected));
+      for (auto listeners = submit(*service, {request, request, request});
+           Listener & listener : listeners)
+        REQUIRE((told_by(listener) == expected));
       // The last token's row of logits is computed.
       REQUIRE(service->figures().kv_pages_shared >= 2 * ((n_prompt - 1) / 256));
     }
@@ -313,18 +311,15 @@ TEST_CASE("a text whose logits are no numbers ends alone", "[serve]") {
   auto broken = TinyGguf::llama();
   make_token_overflow(broken, 40);
   const auto model = loaded(broken);
-  const auto service = start(
-      model, {.step_tokens = 64, .parallel = 4, .queue = 4, .context = kShort, .kv_pages = 8});
-  std::vector<Listener> listeners(3);
-  std::vector<GenerationJob> jobs;
+  const auto service = start(model, few_steps(kShort));
+  std::vector<GenerationRequest> requests;
   for (std::size_t i = 0; i < 3; ++i) {
-    GenerationRequest request = text_request({1, 50, i == 1 ? 40 : 51, 52}, 5);
-    request.options.logit_bias =
+    requests.push_back(text_request({1, 50, i == 1 ? 40 : 51, 52}, 5));
+    requests[i].options.logit_bias =
         std::make_shared<std::vector<LogitBias>>(std::vector<LogitBias>{{40, -100.0F}});
-    request.hash_logits = i == 1;
-    jobs.push_back(listeners[i].job(request));
+    requests[i].hash_logits = i == 1;
   }
-  submit(*service, std::move(jobs));
+  auto listeners = submit(*service, requests);
   REQUIRE(listeners[0].wait().ok());
   REQUIRE(listeners[2].wait().ok());
   must_fail(listeners[1].wait(), ErrorCode::kNonFinite, {"position 2"});
@@ -337,8 +332,7 @@ TEST_CASE("a service that ends drops its texts", "[serve]") {
   std::atomic<bool> has_begun = false;
   std::atomic<bool> has_ended = false;
   {
-    const auto service = start(
-        model, {.step_tokens = 64, .parallel = 4, .queue = 4, .context = kShort, .kv_pages = 8});
+    const auto service = start(model, few_steps(kShort));
     submit(*service, {{.request = text_request({1, 9}, kShort - 2),
                        .on_event = [&](const GenerateEvent&) { has_begun = true; },
                        .on_end = [&](const Result<GenerationOutput>&) { has_ended = true; }}});

@@ -29,6 +29,17 @@ inline bool takes(const std::shared_ptr<const Grammar>& grammar, std::string_vie
   return state.is_complete();
 }
 
+inline void check_takes(const std::shared_ptr<const Grammar>& grammar,
+                        const std::vector<std::string>& valid,
+                        const std::vector<std::string>& others) {
+  for (const auto& [texts, is_valid] : {std::pair(&valid, true), std::pair(&others, false)}) {
+    for (const std::string& text : *texts) {
+      CAPTURE(text);
+      REQUIRE(takes(grammar, text) == is_valid);
+    }
+  }
+}
+
 /// A text of the grammar from random tokens; nothing where it is longer than `most` tokens.
 /// @param haste  how often it ends, or a closing token is taken, where it may; in percent
 inline std::optional<std::string> random_text(const std::shared_ptr<const Grammar>& grammar,

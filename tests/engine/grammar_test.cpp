@@ -169,16 +169,8 @@ TEST_CASE("grammars in EBNF and regular expressions", "[grammar]") {
            {"1y", "é-", "xyd"}},
           {GrammarKind::kRegex, ".\\S\\W", {"é+ ", "aa-"}, {"\n+-", "a -", "aaa"}},
       }));
-  const auto grammar = compile(kind, text);
   CAPTURE(text);
-  for (const std::string& one : valid) {
-    CAPTURE(one);
-    REQUIRE(takes(grammar, one));
-  }
-  for (const std::string& one : other) {
-    CAPTURE(one);
-    REQUIRE_FALSE(takes(grammar, one));
-  }
+  check_takes(compile(kind, text), valid, other);
 }
 
 TEST_CASE("texts that are no grammar are refused", "[grammar]") {
@@ -214,25 +206,17 @@ TEST_CASE("calls stand between their markers, with text around them or not", "[g
   const std::string f = R"(<call>{"name": "f", "arguments": {"n": 12}}</call>)";
   const std::string g = R"(<call>{"name": "g", "arguments": null}</call>)";
   const auto compiled = [&] { return require_ok(Grammar::compile(calls.source(), vocabulary())); };
-  const auto one = compiled();
-  REQUIRE(takes(one, f));
-  REQUIRE(takes(one, g));
-  for (const std::string& other : {std::string(), f + f, "x" + f,
-                                   R"(<call>{"name": "g", "arguments": 1}</call>)" + std::string()})
-    REQUIRE_FALSE(takes(one, other));
+  check_takes(compiled(), {f, g},
+              {"", f + f, "x" + f, R"(<call>{"name": "g", "arguments": 1}</call>)"});
   calls.most = 2;
   calls.separator = "\n";
-  const auto two = compiled();
-  REQUIRE(takes(two, f + "\n" + g));
-  REQUIRE_FALSE(takes(two, f + g));
-  REQUIRE_FALSE(takes(two, f + "\n" + g + "\n" + f));
+  check_takes(compiled(), {f + "\n" + g}, {f + g, f + "\n" + g + "\n" + f});
   calls.free_text = true;
   const auto around = compiled();
-  REQUIRE(takes(around, "no call"));
+  check_takes(around, {"no call", "hm: " + f + " and " + g + "."},
+              {"hm: <call>{\"name\": \"f\", \"arguments\": 1"});
   // Free text is what one sees: it has no control tokens.
   REQUIRE_FALSE(allows(require_ok(GrammarState(around, {}).mask()), *vocabulary().spec().bos));
-  REQUIRE(takes(around, "hm: " + f + " and " + g + "."));
-  REQUIRE_FALSE(takes(around, "hm: <call>{\"name\": \"f\", \"arguments\": 1"));
   calls.tags[1].schema = R"({"not": {}})";
   REQUIRE(must_fail(Grammar::compile(calls.source(), vocabulary())).field == "/tags/1/schema/not");
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "tests/base/texts.h"
 #include "tests/engine/grammar_support.h"
 
 namespace llm::test {
@@ -17,12 +18,6 @@ std::string refusal(GrammarKind kind, const std::string& text) {
 void check_refused(GrammarKind kind, const std::string& text, const std::string& words) {
   CAPTURE(text.substr(0, 200));
   CHECK_THAT(refusal(kind, text), Catch::Matchers::Contains(words));
-}
-
-std::string times(int n, std::string_view what) {
-  std::string text;
-  for (int i = 0; i < n; ++i) text += what;
-  return text;
 }
 
 }  // namespace
@@ -77,7 +72,7 @@ TEST_CASE("bad input 98: what a grammar is written in is read here", "[grammar]"
 }
 
 TEST_CASE("bad input 99: a compilation that would take long is given up", "[grammar]") {
-  check_refused(GrammarKind::kRegex, times(14'000, ".*"), "work to compile");
+  check_refused(GrammarKind::kRegex, times(".*", 14'000), "work to compile");
   GrammarCompiler compiler(vocabulary());
   const GrammarSource words{GrammarKind::kRegex, "[a-z]{1,500}"};
   const auto given_up = compiler.compile(words, {.is_given_up = [] { return true; }});

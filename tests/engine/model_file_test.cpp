@@ -3,6 +3,8 @@
 
 #include "engine/model/model_file.h"
 
+#include "base/sha256.h"
+#include "engine/model/model.h"
 #include "engine/model/rope.h"
 #include "quant/formats/finite.h"
 #include "tests/support/test.h"
@@ -261,5 +263,89 @@ TEST_CASE("fused matrices and experts' biases have shapes of their own", "[model
   CHECK(refused(gpt_oss, ErrorCode::kMalformed, {"need [256, 5] (elements, experts)"}).field ==
         "tensor \"blk.0.ffn_up_exps.bias\"");
 }
+
+namespace {
+
+TEST_CASE("a model knows the hash of the bytes it was made of", "[model]") {
+  const ScratchDirectory directory;
+  const auto bytes = TinyGguf::llama().bytes();
+  const std::string path = directory.write("m.gguf", bytes);
+  const std::string hash = sha256_hex(bytes);
+
+  const auto plain = require_ok(Model::load(path));
+  CHECK(plain->file_sha256().empty());
+  const auto hashed = require_ok(Model::load(path, {.hash_file = true}));
+  CHECK(hashed->file_sha256() == hash);
+  const auto f32 = require_ok(hashed->with_compute(Compute::kF32));
+  CHECK(f32->file_sha256() == hash);
+  CHECK(Model::load(path, {.expected_sha256 = hash}).ok());
+
+  must_fail(Model::load(path, {.expected_sha256 = std::string(64, '0')}), ErrorCode::kIntegrity,
+            {path + ": SHA-256: found " + hash + ", need 0000"});
+}
+
+TEST_CASE("a file replaced while it is loaded lends its hash to nobody", "[model]") {
+  const ScratchDirectory directory;
+  const auto bytes = TinyGguf::llama().bytes();
+  const auto others = TinyGguf::llama({.seed = 2}).bytes();
+  const std::string path = directory.write("m.gguf", bytes);
+  directory.write("other.gguf", others);
+  LoadOptions options{.hash_file = true};
+  // The first report comes when the file is open.
+  options.progress = [&](std::string_view, std::size_t, std::size_t) {
+    if (std::filesystem::exists(directory / "other.gguf"))
+      std::filesystem::rename(directory / "other.gguf", path);
+  };
+  const auto model = require_ok(Model::load(path, options));
+  REQUIRE(read_file(path).size() == others.size());
+  CHECK(model->file_sha256() == sha256_hex(bytes));
+}
+
+TEST_CASE("a file overwritten while it is hashed and read is refused", "[model]") {
+  const ScratchDirectory directory;
+  const std::string path = directory.write("m.gguf", TinyGguf::llama().bytes());
+  // The clock that stamps files may tick every 4 ms only.
+  std::filesystem::last_write_time(
+      path, std::filesystem::file_time_type::clock::now() - std::chrono::seconds(9));
+  LoadOptions options{.hash_file = true};
+  options.progress = [&](std::string_view stage, std::size_t, std::size_t) {
+    if (stage != "load") return;
+    overwrite(path, std::filesystem::file_size(path) - 1, '\1');
+  };
+  must_fail(Model::load(path, options), ErrorCode::kIntegrity);
+}
+
+}  // namespace
+
+namespace {
+
+TEST_CASE("RoPE's cosines and sines are the nearest f32", "[model][golden]") {
+  struct Record {  // of tests/golden/make_f64_functions.py
+    float theta;
+    std::uint32_t dims;
+    std::uint32_t pair;
+    std::uint32_t position;
+    float cos;
+    float sin;
+  };
+  const std::string bytes = test::read_file(LLM_SOURCE_DIR "/tests/golden/f64_functions/rope.bin");
+  REQUIRE(bytes.size() > 2000 * sizeof(Record));
+  std::vector<Record> records(bytes.size() / sizeof(Record));
+  std::memcpy(records.data(), bytes.data(), records.size() * sizeof(Record));
+  for (const Record& r : records) {
+    CAPTURE(r.theta, r.dims, r.pair, r.position);
+    RopeSpec spec;
+    spec.theta = r.theta;
+    spec.dims = r.dims;
+    const Rope rope(spec, {});
+    std::vector<float> cos(rope.pairs());
+    std::vector<float> sin(rope.pairs());
+    rope.angles(r.position, cos, sin);
+    REQUIRE(cos[r.pair] == r.cos);
+    REQUIRE(sin[r.pair] == r.sin);
+  }
+}
+
+}  // namespace
 
 }  // namespace llm::test

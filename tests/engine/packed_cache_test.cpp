@@ -9,7 +9,6 @@
 #include "base/xxh3.h"
 #include "engine/engine.h"
 #include "tests/engine/manifest_support.h"
-#include "tests/support/test.h"
 #include "tests/support/tiny_gguf.h"
 
 namespace llm::test {

@@ -3,7 +3,6 @@
 #include "engine/generation/draft_proposer.h"
 #include "engine/generation/ngram_proposer.h"
 #include "tests/engine/fake_session.h"
-#include "tests/support/test.h"
 #include "tests/tokenizer/vocab_builder.h"
 
 namespace llm {

@@ -1,29 +1,17 @@
 // How replies are taken apart, and how that is found out from a template.
 
-#include "engine/chat/reply_parser.h"
-
-#include "engine/chat/chat_template.h"
-#include "engine/chat/reply_format.h"
-#include "tests/support/test.h"
+#include "tests/engine/reply_support.h"
 
 namespace llm::test {
 namespace {
 
 using Call = ReplyFormat::Call;
 
-OrderedJson tool(const std::string& name, const OrderedJson& properties) {
-  return {{"type", "function"},
-          {"function",
-           {{"name", name},
-            {"description", "d"},
-            {"parameters", {{"type", "object"}, {"properties", properties}}}}}};
-}
-
 const OrderedJson& tools() {
-  static const OrderedJson list =
-      OrderedJson::array({tool("weather", {{"city", {{"type", "string"}, {"description", "d"}}},
-                                           {"days", {{"type", "integer"}, {"description", "d"}}}}),
-                          tool("f2", {{"q", {{"type", "string"}, {"description", "d"}}}})});
+  static const OrderedJson list = OrderedJson::array(
+      {function("weather", parse_ordered_json(R"({"city": {"type": "string", "description": "d"},
+                                                "days": {"type": "integer", "description": "d"}})")),
+       function("f2", parse_ordered_json(R"({"q": {"type": "string", "description": "d"}})"))});
   return list;
 }
 
@@ -55,14 +43,8 @@ std::string parsed(const ReplyFormat& format, const std::string& reply, bool is_
                    std::size_t most_calls = 128, bool is_cut = false) {
   std::string whole;
   for (const std::size_t step : {reply.size(), std::size_t{1}, std::size_t{2}, std::size_t{7}}) {
-    ReplyParser parser(format, tools(), is_thinking, most_calls);
-    std::vector<ReplyPart> parts;
-    const auto add = [&](std::vector<ReplyPart> more) {
-      std::ranges::move(more, std::back_inserter(parts));
-    };
-    for (std::size_t i = 0; i < reply.size(); i += step) add(parser.push(reply.substr(i, step)));
-    add(parser.finish(is_cut));
-    const std::string words = in_words(parts);
+    const std::string words = in_words(
+        pushed(ReplyParser(format, tools(), is_thinking, most_calls), reply, step, is_cut));
     if (step == reply.size()) whole = words;
     CAPTURE(reply, step);
     CHECK(words == whole);
@@ -138,16 +120,13 @@ TEST_CASE("what is no call is content", "[reply]") {
   const std::string deep(100000, '[');
   const std::string text = "<tool_call>{\"name\": \"f2\", \"arguments\": {\"q\": " + deep +
                            std::string(100000, ']') + "}}";
-  ReplyParser parser(hermes(), tools(), false);
-  std::vector<ReplyPart> parts = parser.push(text);
-  std::ranges::move(parser.finish(), std::back_inserter(parts));
-  parts = whole_parts(std::move(parts), UnfinishedCall::kContent);
+  const auto parts = whole_parts(pushed(ReplyParser(hermes(), tools(), false), text, text.size()),
+                                 UnfinishedCall::kContent);
   REQUIRE(parts.size() == 1);
   CHECK(parts[0].text == text);
   // Without tools nothing is looked for.
-  ReplyParser plain(hermes(), nullptr, false);
   const std::string call = "<tool_call>{\"name\": \"f2\"}</tool_call>";
-  CHECK(in_words(plain.push(call)) + in_words(plain.finish()) == call);
+  CHECK(in_words(pushed(ReplyParser(hermes(), nullptr, false), call, call.size())) == call);
 }
 
 TEST_CASE("a call without marks is the whole reply", "[reply]") {
@@ -202,38 +181,16 @@ TEST_CASE("the form of a call is read off from what a template writes", "[reply]
       {"{{ c.function.name }}({{ c.function.arguments | tojson }})", Call::kNone},
   };
   for (const Case& one : cases) {
-    const std::string jinja =
-        std::string(
-            "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in "
-            "messages %}<|{{ m.role }}|>{{ m.content }}"
-            "{% for c in m.tool_calls %}") +
-        one.calls +
-        "{% endfor %}<|end|>\n{% endfor %}"
-        "{% if add_generation_prompt %}<|assistant|>{% endif %}";
-    CAPTURE(jinja);
-    const ChatTemplate chat = require_ok(ChatTemplate::parse(jinja));
-    const auto render = [&](const OrderedJson& messages, const OrderedJson& functions,
-                            bool asks) -> Result<std::string> {
-      ChatInput input;
-      input.messages = messages;
-      input.tools = functions;
-      input.add_generation_prompt = asks;
-      LLM_TRY(const auto parts, chat.render(input));
-      return chat_text(parts);
-    };
-    const ReplyFormat format = reply_format(jinja, render, {});
-    CHECK(format.call == one.call);
-    CHECK(format.knows_tools);
+    CAPTURE(one.calls);
+    const ChatModel model = chat_model(calling_template("", one.calls, "", ""));
+    CHECK(model.format.call == one.call);
+    CHECK(model.format.knows_tools);
     if (one.call == Call::kNone) continue;
     const OrderedJson arguments = {{"city", "S\u00e3o \"P\" {x}"}, {"days", 3}};
     const OrderedJson calls =
-        OrderedJson::array({{{"function", {{"name", "weather"}, {"arguments", arguments}}}},
-                            {{"function", {{"name", "f2"}, {"arguments", {{"q", "a\nb"}}}}}}});
-    const OrderedJson reply = {{"role", "assistant"}, {"content", "Well."}, {"tool_calls", calls}};
-    const std::string text = require_ok(render(OrderedJson::array({reply}), nullptr, false));
-    const std::size_t begin = std::string("<|assistant|>").size();
-    const std::string written = text.substr(begin, text.rfind("<|end|>") - begin);
-    CHECK(parsed(format, written) ==
+        OrderedJson::array({{{"name", "weather"}, {"arguments", arguments}},
+                            {{"name", "f2"}, {"arguments", {{"q", "a\nb"}}}}});
+    CHECK(parsed(model.format, written(model, calls, "Well.")) ==
           "Well.[weather " + json_text(arguments) + "][f2 {\"q\":\"a\\nb\"}]");
   }
 }

@@ -10,6 +10,7 @@ namespace llm {
 namespace {
 
 using Ids = std::vector<RequestId>;
+using Parts = std::vector<StepPart>;
 using test::effort;
 
 Scheduler scheduler_of(const SchedulerOptions& options) {
@@ -64,10 +65,11 @@ class Watcher {
   }
 
   std::uint64_t preemptions() const { return scheduler_.preemptions(); }
-  std::size_t finished() const { return finished_; }
-  std::size_t refused() const { return refused_; }
-  std::size_t cancelled() const { return cancelled_; }
-  std::size_t accepted() const { return accepted_; }
+
+  std::size_t finished = 0;
+  std::size_t refused = 0;
+  std::size_t cancelled = 0;
+  std::size_t accepted = 0;
 
  private:
   void submit() {
@@ -86,7 +88,7 @@ class Watcher {
       live_[id] = {n_prompt, n_prompt + n_new};
       return;
     }
-    ++refused_;
+    ++refused;
   }
 
   bool maybe_cancel() {
@@ -95,7 +97,7 @@ class Watcher {
     REQUIRE(scheduler_.cancel(victim->first));
     REQUIRE_FALSE(scheduler_.cancel(victim->first));
     live_.erase(victim);
-    ++cancelled_;
+    ++cancelled;
     return true;
   }
 
@@ -172,7 +174,7 @@ class Watcher {
       }
       Watched& request = at->second;
       const std::size_t n_accepted = accepted_of(part);
-      accepted_ += n_accepted;
+      accepted += n_accepted;
       request.stored += part.n_tokens + n_accepted;
       if (!part.wants_logits) continue;
       request.n_tokens += n_accepted + 1;
@@ -181,7 +183,7 @@ class Watcher {
       if (!stops && request.n_tokens < request.most_tokens) continue;
       expected.push_back(part.id);
       live_.erase(at);
-      ++finished_;
+      ++finished;
     }
     REQUIRE(scheduler_.complete(stopped, accepted_of) == expected);
   }
@@ -190,12 +192,8 @@ class Watcher {
   Scheduler scheduler_;
   std::mt19937 random_;
   bool proposes_;
-  std::size_t accepted_ = 0;
   std::map<RequestId, Watched> live_;
   std::size_t n_submitted_ = 0;
-  std::size_t finished_ = 0;
-  std::size_t refused_ = 0;
-  std::size_t cancelled_ = 0;
 };
 
 }  // namespace
@@ -219,11 +217,11 @@ TEST_CASE("every promise of the scheduler holds in random workloads", "[serve]")
       const bool proposes = seed % 2 == 1;
       Watcher watcher(options, seed, proposes);
       watcher.run(effort<std::size_t>(200, 40));
-      REQUIRE((watcher.accepted() > 0) == proposes);
-      finished += watcher.finished();
+      REQUIRE((watcher.accepted > 0) == proposes);
+      finished += watcher.finished;
       preemptions += watcher.preemptions();
-      refused += watcher.refused();
-      cancelled += watcher.cancelled();
+      refused += watcher.refused;
+      cancelled += watcher.cancelled;
     }
   }
   REQUIRE(finished > effort<std::size_t>(300, 60));
@@ -236,19 +234,16 @@ TEST_CASE("nobody's next token waits for a long prompt", "[serve]") {
   Scheduler scheduler = scheduler_of(
       {.step_tokens = 100, .parallel = 4, .queue = 9, .context = 2000, .kv_pages = 20});
   scheduler.submit(1, 10, 50);
-  REQUIRE(scheduler.next().parts == std::vector<StepPart>{{1, 0, 10, true}});
-  scheduler.complete();
+  REQUIRE(scheduler.next().parts == Parts{{1, 0, 10, true}});
   scheduler.submit(2, 250, 5);
   scheduler.submit(3, 30, 5);
-  REQUIRE(scheduler.next().parts == std::vector<StepPart>{{1, 10, 1, true}, {2, 0, 99, false}});
-  scheduler.complete();
-  REQUIRE(scheduler.next().parts == std::vector<StepPart>{{1, 11, 1, true}, {2, 99, 99, false}});
-  scheduler.complete();
-  REQUIRE(scheduler.next().parts ==
-          std::vector<StepPart>{{1, 12, 1, true}, {2, 198, 52, true}, {3, 0, 30, true}});
-  scheduler.complete();
-  REQUIRE(scheduler.next().parts ==
-          std::vector<StepPart>{{1, 13, 1, true}, {2, 250, 1, true}, {3, 30, 1, true}});
+  for (const Parts& parts :
+       {Parts{{1, 10, 1, true}, {2, 0, 99, false}}, Parts{{1, 11, 1, true}, {2, 99, 99, false}},
+        Parts{{1, 12, 1, true}, {2, 198, 52, true}, {3, 0, 30, true}},
+        Parts{{1, 13, 1, true}, {2, 250, 1, true}, {3, 30, 1, true}}}) {
+    scheduler.complete();
+    REQUIRE(scheduler.next().parts == parts);
+  }
 }
 
 TEST_CASE("what is stored already is in no step, and is asked for before each part", "[serve]") {
@@ -266,17 +261,17 @@ TEST_CASE("what is stored already is in no step, and is asked for before each pa
   using Asked = decltype(asked);
   scheduler.submit(1, 700, 5);
   stored[1] = 256;
-  REQUIRE(next().parts == std::vector<StepPart>{{1, 256, 100, false}});
+  REQUIRE(next().parts == Parts{{1, 256, 100, false}});
   REQUIRE(asked == Asked{{1, 0}});
   REQUIRE(scheduler.pages_in_use() == 3);  // all of its own, shared or not
   scheduler.complete();
   stored[1] = 640;  // meanwhile others have stored more
   scheduler.submit(2, 512, 5);
   stored[2] = 511;
-  REQUIRE(next().parts == std::vector<StepPart>{{1, 640, 60, true}, {2, 511, 1, true}});
+  REQUIRE(next().parts == Parts{{1, 640, 60, true}, {2, 511, 1, true}});
   REQUIRE(asked == Asked{{1, 356}, {2, 0}});
   scheduler.complete();
-  REQUIRE(next().parts == std::vector<StepPart>{{1, 700, 1, true}, {2, 512, 1, true}});
+  REQUIRE(next().parts == Parts{{1, 700, 1, true}, {2, 512, 1, true}});
   REQUIRE(asked.empty());  // both decode
 }
 
@@ -292,11 +287,11 @@ TEST_CASE("the youngest gives its pages and comes back before all who wait", "[s
   scheduler.complete();
   const Step step = scheduler.next();  // the 257th
   REQUIRE(step.preempted == Ids{2});
-  REQUIRE(step.parts == std::vector<StepPart>{{1, 256, 1, true}});
+  REQUIRE(step.parts == Parts{{1, 256, 1, true}});
   REQUIRE(scheduler.preemptions() == 1);
-  REQUIRE(scheduler.complete(std::vector<RequestId>{1}) == Ids{1});
+  REQUIRE(scheduler.complete(Ids{1}) == Ids{1});
   // From its start, with the two tokens that it has.
-  REQUIRE(scheduler.next().parts == std::vector<StepPart>{{2, 0, 102, true}, {3, 0, 1, true}});
+  REQUIRE(scheduler.next().parts == Parts{{2, 0, 102, true}, {3, 0, 1, true}});
   REQUIRE(scheduler.complete() == Ids{2, 3});
 }
 
@@ -309,11 +304,11 @@ TEST_CASE("who cannot grow and is the youngest gives way itself", "[serve]") {
   scheduler.complete();
   const Step step = scheduler.next();
   REQUIRE(step.preempted == Ids{2});
-  REQUIRE(step.parts == std::vector<StepPart>{{1, 10, 1, true}});
+  REQUIRE(step.parts == Parts{{1, 10, 1, true}});
   scheduler.complete();
-  REQUIRE(scheduler.next().parts == std::vector<StepPart>{{1, 11, 1, true}});
-  REQUIRE(scheduler.complete(std::vector<RequestId>{1}) == Ids{1});
-  REQUIRE(scheduler.next().parts == std::vector<StepPart>{{2, 0, 257, true}});
+  REQUIRE(scheduler.next().parts == Parts{{1, 11, 1, true}});
+  REQUIRE(scheduler.complete(Ids{1}) == Ids{1});
+  REQUIRE(scheduler.next().parts == Parts{{2, 0, 257, true}});
 }
 
 TEST_CASE("a cancelled request frees its place and pages in every phase", "[serve]") {
@@ -328,7 +323,7 @@ TEST_CASE("a cancelled request frees its place and pages in every phase", "[serv
   REQUIRE(ids_of(scheduler.next()) == Ids{1});
   REQUIRE(scheduler.cancel(1));  // its step is under way
   REQUIRE(scheduler.pages_in_use() == 0);
-  REQUIRE(scheduler.complete(std::vector<RequestId>{1}).empty());
+  REQUIRE(scheduler.complete(Ids{1}).empty());
   REQUIRE(ids_of(scheduler.next()) == Ids{4});
   scheduler.complete();
   REQUIRE(scheduler.cancel(4));  // half of its prompt is read

@@ -20,6 +20,11 @@ inline std::unique_ptr<GenerationService> start(
   return require_ok(GenerationService::start(executor, options, speculate));
 }
 
+/// For a few short steps.
+inline SchedulerOptions few_steps(std::size_t context, std::size_t kv_pages = 8) {
+  return {.step_tokens = 64, .parallel = 4, .queue = 4, .context = context, .kv_pages = kv_pages};
+}
+
 /// A text of n_new tokens, whatever they are.
 inline GenerationRequest text_request(Ids prompt, std::size_t n_new, std::uint64_t seed = 0) {
   GenerationRequest request{.prompt = std::move(prompt), .options = {}};
@@ -47,6 +52,16 @@ inline RequestId submit(GenerationService& service, std::vector<GenerationJob> j
   const auto submission = service.submit(std::move(jobs));
   REQUIRE(submission.admission == Admission::kAccepted);
   return submission.first;
+}
+
+/// The same with a listener for each.
+inline std::vector<Listener> submit(GenerationService& service,
+                                    const std::vector<GenerationRequest>& requests) {
+  std::vector<Listener> listeners(requests.size());
+  std::vector<GenerationJob> jobs;
+  for (std::size_t i = 0; i < requests.size(); ++i) jobs.push_back(listeners[i].job(requests[i]));
+  submit(service, std::move(jobs));
+  return listeners;
 }
 
 }  // namespace llm::test

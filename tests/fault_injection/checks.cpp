@@ -31,8 +31,10 @@ constexpr std::size_t kVocab = 1024;
 /// Products that a model's definition may take of a check.
 constexpr double kWork = 6e7;
 
+Complaints complaint(const Error& error) { return {"error: " + error.to_string()}; }
+
 Complaints complaints_of(const Results& results) {
-  if (!results.ok()) return {"error: " + results.error().to_string()};
+  if (!results.ok()) return complaint(results.error());
   Complaints out;
   for (const CheckResult& result : *results) {
     if (!result.passed) out.push_back(result.name + ": " + result.detail);
@@ -40,12 +42,12 @@ Complaints complaints_of(const Results& results) {
   return out;
 }
 Complaints complaints_of(Result<PartOutcome> part) {
-  if (!part.ok()) return complaints_of(Results(std::move(part).error()));
+  if (!part.ok()) return complaint(part.error());
   return complaints_of(Results(std::move(part->results)));
 }
-Results one(Result<CheckResult> result) {
-  if (!result.ok()) return std::move(result).error();
-  return std::vector<CheckResult>{*std::move(result)};
+Complaints complaints_of(Result<CheckResult> result) {
+  if (!result.ok()) return complaint(result.error());
+  return complaints_of(Results({*std::move(result)}));
 }
 
 // ---- kernels by themselves
@@ -67,7 +69,7 @@ Complaints kernels(const Bench& bench) {
     for (std::size_t n = 1; n <= 33; ++n)
       sizes.large_batches = sizes.large_batches && !fault.bind({{"tokens", n}});
     const KernelTable* table = kernel_table(isa_from_name(fault.name("isa")).value_or(best_isa()));
-    return complaints_of(one(check(KernelTables(&table, 1), sizes, more...)));
+    return complaints_of(Result<CheckResult>(check(KernelTables(&table, 1), sizes, more...)));
   };
   for (const char* site : {"matmul", "dequantize", "expand"}) {
     if (const Fault* fault = planted(site))
@@ -133,16 +135,16 @@ Result<PartOutcome> paths_briefly(const ModePlan& plan) {
 
 Complaints layers_of(const Bench& bench, Compute compute, KvType kv) {
   auto reference = Dump::load(bench.reference);
-  if (!reference.ok()) return {"error: " + reference.error().to_string()};
+  if (!reference.ok()) return complaint(reference.error());
   LoadOptions how{.compute = compute, .threads = 1};
   if (const Fault* none = planted("none")) {  // another way to run
     how.threads = static_cast<int>(none->number("threads").value_or(1));
     how.isa = isa_from_name(none->name("isa"));
   }
   const auto model = bench.model->first_layers(reference->meta().n_layers)->variant(how);
-  if (!model.ok()) return {"error: " + model.error().to_string()};
+  if (!model.ok()) return complaint(model.error());
   const auto sections = check_layers(*model, {compute, kv}, *reference, {});
-  if (!sections.ok()) return {"error: " + sections.error().to_string()};
+  if (!sections.ok()) return complaint(sections.error());
   Complaints out;
   for (const DiffSection& section : *sections) {
     if (section.passed()) continue;
@@ -167,7 +169,7 @@ Complaints layers(const Bench& bench) {
 /// The order in which a new engine is made right.
 Complaints stages(const Bench& bench) {
   auto reference = Dump::load(bench.reference);
-  if (!reference.ok()) return {"error: " + reference.error().to_string()};
+  if (!reference.ok()) return complaint(reference.error());
   const auto load = [&](Compute compute) {
     return bench.model->first_layers(reference->meta().n_layers)
         ->variant({.compute = compute, .threads = 1});
@@ -175,7 +177,7 @@ Complaints stages(const Bench& bench) {
   StagesOptions options;
   options.modes = {{Compute::kF32, KvType::kF32}};
   const auto outcome = check_stages(load, *reference, options);
-  if (!outcome.ok()) return {"error: " + outcome.error().to_string()};
+  if (!outcome.ok()) return complaint(outcome.error());
   Complaints out;
   for (const CheckResult& check : outcome->checks) {
     if (check.verdict() == Verdict::kFail) out.push_back(check.name + ": " + check.detail);
@@ -202,8 +204,7 @@ Complaints frozen_text(const Bench& bench) {
   const auto frozen = parse_frozen(json);
   const EquivalenceCase& which = case_named(kName);
   const auto text = run_case(bench.model, which);
-  if (!frozen.ok() || !text.ok())
-    return {"error: " + (frozen.ok() ? text.error() : frozen.error()).to_string()};
+  if (!frozen.ok() || !text.ok()) return complaint(frozen.ok() ? text.error() : frozen.error());
   const auto old = std::ranges::find(frozen->cases, which.name, &CaseText::name);
   const std::string words =
       text_difference(*text, *old, [](TokenId id) { return std::to_string(id); });
@@ -305,7 +306,7 @@ Complaints run_check(std::string_view name, const Bench& bench) {
   Bench changed = bench;
   if (name == "load" || planted("type_id") != nullptr || planted("sizes") != nullptr) {
     auto model = Model::load(bench.path, {.threads = 1});
-    if (!model.ok()) return {"error: " + model.error().to_string()};
+    if (!model.ok()) return complaint(model.error());
     changed.model = *std::move(model);
   }
   change_model(*changed.model);

@@ -5,12 +5,9 @@
 #include <cmath>
 #include <iterator>
 #include <numeric>
+#include <utility>
 
 namespace llm::faults {
-
-std::size_t sub_block(std::string_view type) {
-  return type == "Q4_K" || type == "Q5_K" || type == "IQ4_XS" ? 32 : 16;
-}
 
 bool is_of_input(const Fault& fault) {
   constexpr std::string_view kEffects[] = {"last_code",      "last_block",  "sub_block",
@@ -32,7 +29,9 @@ void spoil_elements(const Fault& fault, std::span<T> last, std::span<T> tail) {
 }
 }  // namespace
 
-void spoil(const Fault& fault, std::size_t sub, bool is_last, Codes x) {
+void spoil(const Fault& fault, std::string_view type, bool is_last, Codes x) {
+  // Weights that share a scale of their own.
+  const std::size_t sub = type == "Q4_K" || type == "Q5_K" || type == "IQ4_XS" ? 32 : 16;
   spoil_elements(fault, x.codes.first(is_last ? x.codes.size() : 0),
                  x.codes.last(std::min(sub, x.codes.size())));
   if (fault.is("block_scale") && is_last) *x.d *= 1.0F + 0x1p-12F;
@@ -76,13 +75,13 @@ void recount(BlockQ8_32& x, bool without_last) {
   x.sum = static_cast<std::int16_t>(std::accumulate(x.qs, x.qs + (without_last ? 16 : 32), 0));
 }
 
-float largest_magnitude(std::span<const float> x) {
+float largest_magnitude(Floats x) {
   float largest = 0;
   for (const float value : x) largest = std::max(largest, std::abs(value));
   return largest;
 }
 
-void quantize_wrongly(const Fault& fault, std::span<const float> x, Codes out) {
+void quantize_wrongly(const Fault& fault, Floats x, Codes out) {
   const float amax = largest_magnitude(x);
   if (!(amax > 1e-36F) || !(amax < 1e30F)) return;
   const auto each = [&](float scale, bool truncate) {
@@ -112,11 +111,11 @@ void quantize_wrongly(const Fault& fault, std::span<const float> x, Codes out) {
   if (fault.is("scale_ulp")) *out.d = ulp(*out.d);
 }
 
+namespace {
+
+/// A function's right result y of x, made wrong.
 float function_of(const Fault& fault, float x, float y) {
-  if (fault.is("zero")) return 0;
-  if (fault.is("ulp")) return ulp(y);
-  if (fault.is("stale")) return x;
-  return y;
+  return fault.is("zero") ? 0 : fault.is("ulp") ? ulp(y) : fault.is("stale") ? x : y;
 }
 
 float activated(const Fault& fault, Activation kind, float gate, float up, float y) {
@@ -128,6 +127,7 @@ float activated(const Fault& fault, Activation kind, float gate, float up, float
   return function_of(fault, gate, y);
 }
 
+/// The right f16 y of x, made wrong.
 std::uint16_t half_of(const Fault& fault, float x, std::uint16_t y) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(x) & 0x7FFF'FFFFU;
   const std::uint32_t sign = y & 0x8000U;
@@ -137,8 +137,49 @@ std::uint16_t half_of(const Fault& fault, float x, std::uint16_t y) {
   if (fault.is("half_away") && is_normal) return made((bits - 0x3800'0000U + 0x1000U) >> 13);
   if (fault.is("flush") && bits < 0x3880'0000U) return made(0);
   if (fault.is("saturate") && bits > 0x4780'0000U && bits < 0x7F80'0000U) return made(0x7BFFU);
-  if (fault.is("ulp")) return y ^ 1U;
-  return y;
+  return fault.is("ulp") ? y ^ 1U : y;
+}
+
+}  // namespace
+
+void spoil_exp(const Fault& fault, float x, std::size_t i, std::size_t n, float& y) {
+  if (fault.holds({{"x", x}, {"i", i}, {"after", n - 1 - i}})) put(y, function_of(fault, x, y));
+}
+
+void spoil_halves(const Fault& fault, Floats x, std::uint16_t* y) {
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const float magnitude = x[i] < 0 ? -x[i] : x[i];
+    if (!fault.holds({{"x", magnitude}, {"i", i}, {"after", x.size() - 1 - i}})) continue;
+    const std::uint16_t was = std::exchange(y[i], half_of(fault, x[i], y[i]));
+    if (y[i] != was) note_struck();
+  }
+}
+
+void spoil_activation(const Fault& fault, Activation kind, Floats x, const float* up, float* y) {
+  for (std::size_t i = 0; i < x.size(); ++i)
+    if (fault.holds({{"x", x[i]}, {"i", i}, {"after", x.size() - 1 - i}}))
+      put(y[i], activated(fault, kind, x[i], up[i], y[i]));
+}
+
+void spoil_rope(const Fault& fault, Floats before, std::size_t begin, std::size_t head_dim,
+                Floats cos, Floats sin, float* x) {
+  for (std::size_t i = 0; i + 1 < before.size(); i += 2) {
+    const std::size_t pair = (begin + i) % head_dim / 2;
+    if (pair >= cos.size() || !fault.holds({{"pair", pair},
+                                            {"pairs_after", cos.size() - 1 - pair},
+                                            {"head", (begin + i) / head_dim},
+                                            {"begin", begin % head_dim}}))
+      continue;
+    const float x0 = before[i];
+    const float x1 = before[i + 1];
+    float* y = x + begin + i;
+    if (fault.is("unrotated")) put(y[0], x0), put(y[1], x1);
+    if (fault.is("sin_sign")) {
+      put(y[0], std::fma(x0, cos[pair], x1 * sin[pair]));
+      put(y[1], std::fma(x0, -sin[pair], x1 * cos[pair]));
+    }
+    if (fault.is("ulp")) put(y[1], ulp(y[1]));
+  }
 }
 
 }  // namespace llm::faults

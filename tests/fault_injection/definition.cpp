@@ -19,49 +19,23 @@ namespace llm::faults {
 namespace {
 
 using Bytes = std::span<const std::byte>;
-using Floats = std::span<const float>;
 using Output = std::span<float>;
 
 constexpr std::size_t kChunk = contract::kAttentionChunk;
 
-/// The activations that a fault's product sees, in `rows` rows; nothing where there is no fault.
-std::vector<std::byte> spoiled_activations(WeightType type, Bytes activations, std::size_t rows) {
+const Fault* product_fault(WeightType type, bool dequantizes) {
   const BlockTraits& traits = block_traits(type);
-  const std::size_t n = traits.block_weights;
-  const auto fault =
-      planted("matmul",
-              {{"side", "definition"}, {"type", traits.name}, {"path", n == 1 ? "float" : "int8"}});
-  if (!fault || !fault->holds({})) return {};
-  note_struck();
-  std::vector<std::byte> wrong(activations.begin(), activations.end());
-  const auto each = [&]<typename Block>(Block* x) {
-    const std::size_t blocks = wrong.size() / sizeof(Block);
-    for (std::size_t b = 0; b < blocks; ++b) {
-      spoil(*fault, sub_block(traits.name), (b + 1) % (blocks / rows) == 0, {x[b].qs, &x[b].d});
-      recount(x[b], fault->is("min"));
-    }
-  };
-  if (n == 1) {
-    const std::size_t cols = wrong.size() / sizeof(float) / rows;
-    for (std::size_t r = 0; r < rows; ++r)
-      spoil(*fault, 32, {reinterpret_cast<float*>(wrong.data()) + r * cols, cols});
-  } else if (n < BlockQ8_K::kWeights) {
-    each(reinterpret_cast<BlockQ8_32*>(wrong.data()));
-  } else {
-    each(reinterpret_cast<BlockQ8_K*>(wrong.data()));
-  }
-  return wrong;
+  const bool is_float = traits.block_weights == 1;
+  const char* path = is_float ? "float" : dequantizes ? "dequantized" : "int8";
+  return strikes("matmul", {{"side", "definition"}, {"type", traits.name}, {"path", path}});
 }
 
-template <typename Block>
-void spoil_quantized(std::string_view format, Floats x, Block& out) {
-  const auto fault = planted(
-      "quantize", {{"side", "definition"}, {"format", format}, {"amax", largest_magnitude(x)}});
-  if (!fault || !fault->holds({})) return;
-  const Block before = out;
-  quantize_wrongly(*fault, x, {out.qs, &out.d});
-  recount(out, fault->is("sum"));
-  if (std::memcmp(&before, &out, sizeof(out)) != 0) note_struck();
+const Fault* quantizer_fault(std::string_view format, Floats x) {
+  const Fault* fault = planted("quantize");
+  const bool holds =
+      fault != nullptr &&
+      fault->holds({{"side", "definition"}, {"format", format}, {"amax", largest_magnitude(x)}});
+  return holds ? fault : nullptr;
 }
 
 }  // namespace
@@ -72,30 +46,25 @@ LLM_WRAP(dot_rows,
          "_ZN3llm9reference7dot_rowENS_10WeightTypeESt4spanIKSt4byteLm18446744073709551615EES5_S2_"
          "IfLm18446744073709551615EE",
          void, WeightType type, Bytes row, Bytes activations, Output y) {
-  if (planted("matmul") != nullptr) {
-    const auto wrong = spoiled_activations(type, activations, y.size());
-    if (!wrong.empty()) return real_dot_rows(type, row, wrong, y);
-  }
-  real_dot_rows(type, row, activations, y);
+  const Fault* fault = product_fault(type, false);
+  if (fault == nullptr) return real_dot_rows(type, row, activations, y);
+  std::vector<std::byte> x(activations.begin(), activations.end());
+  spoil_activations<BlockQ8_K, BlockQ8_32>(*fault, type, block_traits(type).block_weights == 1,
+                                           false, y.size(), x);
+  real_dot_rows(type, row, x, y);
 }
 
 LLM_WRAP(
     dot_rows_f32,
     "_ZN3llm9reference11dot_row_f32ENS_10WeightTypeESt4spanIKSt4byteLm18446744073709551615EES2_"
     "IKfLm18446744073709551615EES2_IfLm18446744073709551615EE",
-    void, WeightType type, Bytes row, Floats x, Output y) {
-  const BlockTraits& traits = block_traits(type);
-  const std::size_t block = traits.block_weights;
-  const auto fault = planted("matmul", {{"side", "definition"},
-                                        {"type", traits.name},
-                                        {"path", block == 1 ? "float" : "dequantized"}});
-  if (!fault || !fault->holds({})) return real_dot_rows_f32(type, row, x, y);
-  note_struck();
-  std::vector<float> wrong(x.begin(), x.end());
-  const std::size_t cols = x.size() / y.size();
-  for (std::size_t t = 0; t < y.size(); ++t)
-    spoil(*fault, block == 1 ? 32 : block, {wrong.data() + t * cols, cols});
-  real_dot_rows_f32(type, row, wrong, y);
+    void, WeightType type, Bytes row, Floats activations, Output y) {
+  const Fault* fault = product_fault(type, true);
+  if (fault == nullptr) return real_dot_rows_f32(type, row, activations, y);
+  std::vector<float> x(activations.begin(), activations.end());
+  spoil_activations<BlockQ8_K, BlockQ8_32>(*fault, type, true, false, y.size(),
+                                           std::as_writable_bytes(std::span(x)));
+  real_dot_rows_f32(type, row, x, y);
 }
 
 // ---- quantized activations
@@ -103,13 +72,13 @@ LLM_WRAP(
 LLM_WRAP(quantize_k, "_ZN3llm14quantize_blockESt4spanIKfLm256EERNS_9BlockQ8_KE", void,
          std::span<const float, 256> x, BlockQ8_K& out) {
   real_quantize_k(x, out);
-  if (planted("quantize") != nullptr) spoil_quantized("Q8_K", x, out);
+  if (const Fault* fault = quantizer_fault("Q8_K", x)) quantize_wrongly(*fault, x, out);
 }
 
 LLM_WRAP(quantize_32, "_ZN3llm14quantize_blockESt4spanIKfLm32EERNS_10BlockQ8_32E", void,
          std::span<const float, 32> x, BlockQ8_32& out) {
   real_quantize_32(x, out);
-  if (planted("quantize") != nullptr) spoil_quantized("Q8_32", x, out);
+  if (const Fault* fault = quantizer_fault("Q8_32", x)) quantize_wrongly(*fault, x, out);
 }
 
 LLM_WRAP(quantize_rows,
@@ -117,11 +86,14 @@ LLM_WRAP(quantize_rows,
          "ISt4byteLm18446744073709551615EE",
          void, ActivationFormat format, Floats x, std::span<std::byte> out) {
   real_quantize_rows(format, x, out);
-  if (planted("quantize") == nullptr) return;
   const auto each = [&]<typename Block>(std::string_view name, Block* block) {
-    for (std::size_t i = 0; i < x.size(); i += Block::kWeights)
-      spoil_quantized(name, x.subspan(i, Block::kWeights), *block++);
+    for (std::size_t i = 0; i < x.size(); i += Block::kWeights, ++block) {
+      const Floats of_block = x.subspan(i, Block::kWeights);
+      if (const Fault* fault = quantizer_fault(name, of_block))
+        quantize_wrongly(*fault, of_block, *block);
+    }
   };
+  if (planted("quantize") == nullptr) return;
   if (format == ActivationFormat::kQ8_K) each("Q8_K", reinterpret_cast<BlockQ8_K*>(out.data()));
   if (format == ActivationFormat::kQ8_32) each("Q8_32", reinterpret_cast<BlockQ8_32*>(out.data()));
 }
@@ -130,11 +102,8 @@ LLM_WRAP(quantize_rows,
 LLM_WRAP(quantize_group, "_ZN3llm14quantize_codesESt4spanIKfLm18446744073709551615EEPa", float,
          Floats x, std::int8_t* codes) {
   float d = real_quantize_group(x, codes);
-  const auto fault = planted(
-      "quantize", {{"side", "definition"}, {"format", "Q8_32"}, {"amax", largest_magnitude(x)}});
-  if (!fault || !fault->holds({})) return d;
-  note_struck();
-  quantize_wrongly(*fault, x, {{codes, x.size()}, &d});
+  if (const Fault* fault = quantizer_fault("Q8_32", x))
+    note_struck(), quantize_wrongly(*fault, x, Codes{{codes, x.size()}, &d});
   return d;
 }
 
@@ -146,11 +115,11 @@ LLM_WRAP(rms_norm,
          void, Floats x, Floats weight, float eps, Output y) {
   float squares = 0;
   for (const float v : x) squares += v * v;
-  const auto fault = planted("rms_norm", {{"side", "definition"},
-                                          {"n", x.size()},
-                                          {"mean_square", squares / static_cast<float>(x.size())}});
-  if (!fault || !fault->holds({})) return real_rms_norm(x, weight, eps, y);
-  note_struck();
+  const Fault* fault =
+      strikes("rms_norm", {{"side", "definition"},
+                           {"n", x.size()},
+                           {"mean_square", squares / static_cast<float>(x.size())}});
+  if (fault == nullptr) return real_rms_norm(x, weight, eps, y);
   real_rms_norm(x, weight, fault->is("eps") ? eps * 0.1F : fault->is("no_eps") ? 0 : eps, y);
   if (fault->is("last_weight")) y[y.size() - 1] = y[y.size() - 1] / weight.back() * weight[0];
 }
@@ -160,9 +129,8 @@ LLM_WRAP(route,
          "18446744073709551615EE",
          void, Floats logits, std::span<std::uint32_t> chosen, Output weights) {
   real_route(logits, chosen, weights);
-  const auto fault = planted("route", {{"experts", logits.size()}});
-  if (!fault || !fault->holds({})) return;
-  note_struck();
+  const Fault* fault = strikes("route", {{"experts", logits.size()}});
+  if (fault == nullptr) return;
   const std::size_t n = logits.size();
   std::vector<float> other(logits.begin(), logits.end());
   if (fault->is("higher_id")) {
@@ -212,18 +180,7 @@ LLM_WRAP(
   const std::vector<float> before(x.begin(), x.end());
   real_rope(x, head_dim, cos, sin);
   const auto fault = planted("rope", {{"side", "definition"}, {"pairs", cos.size()}});
-  for (std::size_t i = 0; fault && i + 1 < x.size(); i += 2) {
-    const std::size_t pair = i % head_dim / 2;
-    if (pair >= cos.size() ||
-        !fault->holds(
-            {{"pair", pair}, {"pairs_after", cos.size() - 1 - pair}, {"head", i / head_dim}}))
-      continue;
-    if (fault->is("unrotated")) put(x[i], before[i]), put(x[i + 1], before[i + 1]);
-    if (fault->is("sin_sign")) {
-      put(x[i], std::fma(before[i], cos[pair], before[i + 1] * sin[pair]));
-      put(x[i + 1], std::fma(before[i], -sin[pair], before[i + 1] * cos[pair]));
-    }
-  }
+  if (fault) spoil_rope(*fault, before, 0, head_dim, cos, sin, x.data());
 }
 
 LLM_WRAP(activate,
@@ -233,21 +190,15 @@ LLM_WRAP(activate,
   const std::vector<float> before(gate.begin(), gate.end());
   real_activate(kind, gate, up, y);
   const auto fault = planted("activate", {{"side", "definition"}, {"kind", activation_name(kind)}});
-  for (std::size_t i = 0; fault && i < y.size(); ++i) {
-    if (fault->holds({{"x", before[i]}}))
-      put(y[i], activated(*fault, kind, before[i], up[i], y[i]));
-  }
+  if (fault) spoil_activation(*fault, kind, before, up.data(), y.data());
 }
 
 /// Residual sums, and biases.
 LLM_WRAP(add,
          "_ZN3llm9reference3addESt4spanIKfLm18446744073709551615EES1_IfLm18446744073709551615EEf",
          void, Floats y, Output x, float scale) {
-  if (strikes("residual", {{"side", "definition"}})) {
-    std::ranges::copy(y, x.begin());
-  } else {
-    real_add(y, x, scale);
-  }
+  if (strikes("residual", {{"side", "definition"}}) == nullptr) return real_add(y, x, scale);
+  std::ranges::copy(y, x.begin());
 }
 
 // ---- angles, which both use
@@ -284,16 +235,13 @@ LLM_WRAP(attend,
          void, Floats q, float scale, const SequenceState& cache, std::size_t layer,
          std::size_t kv_head, std::size_t position, std::size_t window, const float* sink,
          Output context) {
-  const auto fault = planted(
+  const Fault* fault = strikes(
       "attend", {{"side", "definition"}, {"position", position}, {"chunk", position / kChunk}});
-  if (!fault || !fault->holds({}))
+  if (fault == nullptr)
     return real_attend(q, scale, cache, layer, kv_head, position, window, sink, context);
-  note_struck();
   std::vector<float> wrong(q.begin(), q.end());
   if (fault->is("last_dim")) wrong.back() = 0;
-  if (fault->is("no_scale")) {
-    for (float& value : wrong) value *= 2;
-  }
+  for (float& value : wrong) value *= fault->is("no_scale") ? 2.0F : 1.0F;
   if (fault->is("fewer_keys") && position % kChunk != 0) --position;
   if (fault->is("more_keys") && position % kChunk != kChunk - 1) ++position;
   if (fault->is("no_chunk") && position >= kChunk) position = position / kChunk * kChunk - 1;

@@ -36,16 +36,10 @@ double number_of(std::string_view text) { return std::strtod(std::string(text).c
 
 bool Fault::Condition::holds(const Known& value) const {
   if (!value.text.empty()) return op == '=' && value.text == text;
-  switch (op) {
-    case '<':
-      return value.number < number;
-    case '>':
-      return value.number > number;
-    case '%':
-      return static_cast<long long>(value.number) % modulus == static_cast<long long>(number);
-    default:
-      return value.number == number;
-  }
+  if (op == '<') return value.number < number;
+  if (op == '>') return value.number > number;
+  if (op == '=') return value.number == number;
+  return static_cast<long long>(value.number) % modulus == static_cast<long long>(number);
 }
 
 Fault::Fault(std::string_view item) {
@@ -76,18 +70,20 @@ Fault::Fault(std::string_view item) {
   }
 }
 
+const Fault::Condition* Fault::about(std::string_view key) const {
+  const auto end = conditions_.begin() + n_;
+  const auto found = std::find_if(conditions_.begin(), end, [&](auto& c) { return c.key == key; });
+  return found == end ? nullptr : &*found;
+}
+
 std::optional<double> Fault::number(std::string_view key) const {
-  for (std::size_t i = 0; i < n_; ++i) {
-    if (conditions_[i].key == key) return conditions_[i].number;
-  }
-  return std::nullopt;
+  const Condition* c = about(key);
+  return c == nullptr ? std::nullopt : std::optional(c->number);
 }
 
 std::string_view Fault::name(std::string_view key) const {
-  for (std::size_t i = 0; i < n_; ++i) {
-    if (conditions_[i].key == key) return conditions_[i].text;
-  }
-  return {};
+  const Condition* c = about(key);
+  return c == nullptr ? "" : c->text;
 }
 
 std::optional<Fault> Fault::bind(Knowledge known) const {
@@ -95,20 +91,15 @@ std::optional<Fault> Fault::bind(Knowledge known) const {
   rest.n_ = 0;
   for (std::size_t i = 0; i < n_; ++i) {
     const auto value = std::ranges::find(known, conditions_[i].key, &Known::key);
-    if (value == known.end()) {
-      rest.conditions_[rest.n_++] = conditions_[i];
-    } else if (!conditions_[i].holds(*value)) {
-      return std::nullopt;
-    }
+    if (value == known.end()) rest.conditions_[rest.n_++] = conditions_[i];
+    if (value != known.end() && !conditions_[i].holds(*value)) return std::nullopt;
   }
   return rest;
 }
 
 bool Fault::holds(Knowledge known) const {
-  return std::all_of(conditions_.begin(), conditions_.begin() + n_, [&](const Condition& c) {
-    const auto value = std::ranges::find(known, c.key, &Known::key);
-    return value != known.end() && c.holds(*value);
-  });
+  const auto rest = bind(known);
+  return rest && rest->n_ == 0;
 }
 
 void plant(std::string items) {
@@ -134,11 +125,18 @@ std::optional<Fault> planted(std::string_view site, Knowledge known) {
   return fault == nullptr ? std::nullopt : fault->bind(known);
 }
 
-bool strikes(std::string_view site, Knowledge known) {
+const Fault* strikes(std::string_view site, Knowledge known) {
   const Fault* fault = planted(site);
-  if (fault == nullptr || !fault->holds(known)) return false;
+  if (fault == nullptr || !fault->holds(known)) return nullptr;
   note_struck();
-  return true;
+  return fault;
+}
+
+bool takes_effect(std::string_view site, std::string_view effect) {
+  const Fault* fault = planted(site);
+  const bool has = fault != nullptr && fault->is(effect);
+  if (has) note_struck();
+  return has;
 }
 
 void note_struck() { here().struck.store(true, std::memory_order_relaxed); }

@@ -59,6 +59,8 @@ class Fault {
     bool holds(const Known& value) const;
   };
 
+  const Condition* about(std::string_view key) const;  ///< nullptr: none is
+
   std::string_view site_;
   std::string_view effect_;
   std::array<Condition, 8> conditions_{};
@@ -72,8 +74,10 @@ void plant(std::string items);
 const Fault* planted(std::string_view site, std::size_t n = 0);
 /// The planted fault of a site with what `known` leaves of its conditions.
 std::optional<Fault> planted(std::string_view site, Knowledge known);
-/// Whether a fault of a site strikes, all its conditions about what is known; and notes it.
-bool strikes(std::string_view site, Knowledge known);
+/// The planted fault of a site where it strikes, all its conditions about what is known; noted.
+const Fault* strikes(std::string_view site, Knowledge known);
+/// Whether the planted fault of a site, whatever its conditions, has this effect; noted.
+bool takes_effect(std::string_view site, std::string_view effect);
 
 /// Notes that something was made wrong: a run in which nothing was cannot have noticed.
 void note_struck();

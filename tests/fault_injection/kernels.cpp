@@ -4,8 +4,10 @@
 #include <array>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <vector>
 
+#include "base/aligned_buffer.h"
 #include "quant/kernels/kernel_table.h"
 #include "quant/numerics/contract.h"
 #include "tests/fault_injection/corrupt.h"
@@ -29,70 +31,42 @@ std::array<const KernelTable*, kIsas> right{};
 template <std::size_t I>
 struct Entries {
   static const KernelTable& table() { return *right[I]; }
-  static std::string_view isa() { return isa_name(table().isa); }
+  /// What the fault of an entry still asks of its elements.
+  static std::optional<Fault> fault_of(std::string_view site, Knowledge known) {
+    const auto fault = planted(site, {{"side", "kernel"}, {"isa", isa_name(table().isa)}});
+    return fault ? fault->bind(known) : std::nullopt;
+  }
 
   // ---- products
 
-  template <typename Block>
-  static void spoil_blocks(const Fault& fault, const MatmulArgs& args, Block* x) {
-    const std::size_t n_blocks = args.n_cols / Block::kSize;
-    for (std::size_t i = 0; i < n_blocks * args.n_tokens; ++i) {
-      const bool is_last = i / args.n_tokens + 1 == n_blocks;
-      spoil(fault, sub_block(block_traits(args.type).name), is_last, {x[i].qs, &x[i].d});
-      recount(x[i], fault.is("min"));
-    }
-  }
-
-  template <typename Element, typename Spoil>
-  static void matmul_of_copy(MatmulArgs args, std::size_t n, Spoil spoil_all) {
-    const auto* x = static_cast<const Element*>(args.x);
-    // 64-byte aligned, as activations are.
-    std::vector<std::byte> memory(n * sizeof(Element) + 64);
-    void* at = memory.data();
-    std::size_t room = memory.size();
-    auto* copy = static_cast<Element*>(std::align(64, n * sizeof(Element), at, room));
-    std::memcpy(copy, x, n * sizeof(Element));
-    spoil_all(copy);
-    args.x = copy;
-    table().matmul(args);
-  }
-
-  static void matmul_of_spoiled(const Fault& fault, const MatmulArgs& args) {
+  static void matmul_of_spoiled(const Fault& fault, MatmulArgs args) {
     const std::size_t block = block_traits(args.type).block_weights;
     const std::size_t n = args.n_tokens * args.n_cols;
-    if (args.dequantize || block == 1) {
-      matmul_of_copy<float>(args, n, [&](float* x) {
-        for (std::size_t t = 0; t < args.n_tokens; ++t)
-          spoil(fault, block == 1 ? 32 : block, {x + t * args.n_cols, args.n_cols});
-      });
-    } else if (block == KernelQ8K::kSize) {
-      matmul_of_copy<KernelQ8K>(args, n / block,
-                                [&](KernelQ8K* x) { spoil_blocks(fault, args, x); });
-    } else {
-      matmul_of_copy<KernelQ8x32>(args, n / KernelQ8x32::kSize,
-                                  [&](KernelQ8x32* x) { spoil_blocks(fault, args, x); });
-    }
-  }
-
-  static std::size_t rows_in_panel(const MatmulArgs& args, std::size_t panel) {
-    return std::min(kPanelRows, args.n_rows - panel * kPanelRows);
+    const bool is_float = args.dequantize || block == 1;
+    const std::size_t bytes = is_float       ? n * sizeof(float)
+                              : block == 256 ? n / KernelQ8K::kSize * sizeof(KernelQ8K)
+                                             : n / KernelQ8x32::kSize * sizeof(KernelQ8x32);
+    auto copy = AlignedBuffer<std::byte>::allocate(bytes, "a fault").value();
+    std::memcpy(copy.data(), args.x, bytes);
+    spoil_activations<KernelQ8K, KernelQ8x32>(fault, args.type, is_float, true, args.n_tokens,
+                                              copy.span());
+    args.x = copy.data();
+    table().matmul(args);
   }
 
   static void matmul(const MatmulArgs& args) {
     if (planted("matmul") == nullptr) return table().matmul(args);
     const std::size_t n_panels = (args.n_rows + kPanelRows - 1) / kPanelRows;
     const BlockTraits& traits = block_traits(args.type);
-    const auto fault = planted("matmul", {{"side", "kernel"},
-                                          {"isa", isa()},
-                                          {"type", traits.name},
-                                          {"path", traits.block_weights == 1 ? "float"
-                                                   : args.dequantize         ? "dequantized"
-                                                                             : "int8"},
-                                          {"tokens", args.n_tokens},
-                                          {"panels", n_panels},
-                                          {"share_begin", args.panel_begin},
-                                          {"cols", args.n_cols},
-                                          {"add", args.add}});
+    const auto fault = fault_of("matmul", {{"type", traits.name},
+                                           {"path", traits.block_weights == 1 ? "float"
+                                                    : args.dequantize         ? "dequantized"
+                                                                              : "int8"},
+                                           {"tokens", args.n_tokens},
+                                           {"panels", n_panels},
+                                           {"share_begin", args.panel_begin},
+                                           {"cols", args.n_cols},
+                                           {"add", args.add}});
     if (!fault) return table().matmul(args);
     const std::size_t first = args.panel_begin * kPanelRows;
     const std::size_t n = std::min(args.panel_end * kPanelRows, args.n_rows) - first;
@@ -115,7 +89,7 @@ struct Entries {
                            {"rows_after", args.n_rows - 1 - row},
                            {"panel", panel},
                            {"panels_after", args.panel_end - 1 - panel},
-                           {"panel_rows", rows_in_panel(args, panel)},
+                           {"panel_rows", std::min(kPanelRows, args.n_rows - panel * kPanelRows)},
                            {"token", t},
                            {"tokens_after", args.n_tokens - 1 - t}}))
           continue;
@@ -131,35 +105,27 @@ struct Entries {
 
   // ---- rows
 
-  template <typename Block>
+  template <auto kEntry, typename Block>
   static void quantize(std::string_view format, const float* x, std::size_t n, Block* out,
                        std::size_t n_tokens) {
-    const auto fault =
-        planted("quantize", {{"side", "kernel"}, {"isa", isa()}, {"format", format}});
+    if (is_late("quantize")) return do_later([=] { (table().*kEntry)(x, n, out, n_tokens); });
+    (table().*kEntry)(x, n, out, n_tokens);
+    const auto fault = fault_of("quantize", {{"format", format}});
     const std::size_t n_blocks = n / Block::kSize;
     for (std::size_t b = 0; fault && b < n_blocks; ++b) {
-      Block& block = out[b * n_tokens];
-      const std::span<const float> of_block(x + b * Block::kSize, Block::kSize);
-      if (!fault->holds({{"block", b},
-                         {"blocks_after", n_blocks - 1 - b},
-                         {"amax", largest_magnitude(of_block)}}))
-        continue;
-      const Block before = block;
-      quantize_wrongly(*fault, of_block, {block.qs, &block.d});
-      recount(block, fault->is("sum"));
-      if (std::memcmp(&before, &block, sizeof(block)) != 0) note_struck();
+      const Floats of_block(x + b * Block::kSize, Block::kSize);
+      if (fault->holds({{"block", b},
+                        {"blocks_after", n_blocks - 1 - b},
+                        {"amax", largest_magnitude(of_block)}}))
+        quantize_wrongly(*fault, of_block, out[b * n_tokens]);
     }
   }
   static void quantize_q8k(const float* x, std::size_t n, KernelQ8K* out, std::size_t n_tokens) {
-    if (is_late("quantize")) return do_later([=] { table().quantize_q8k(x, n, out, n_tokens); });
-    table().quantize_q8k(x, n, out, n_tokens);
-    if (planted("quantize") != nullptr) quantize("Q8_K", x, n, out, n_tokens);
+    quantize<&KernelTable::quantize_q8k>("Q8_K", x, n, out, n_tokens);
   }
   static void quantize_q8x32(const float* x, std::size_t n, KernelQ8x32* out,
                              std::size_t n_tokens) {
-    if (is_late("quantize")) return do_later([=] { table().quantize_q8x32(x, n, out, n_tokens); });
-    table().quantize_q8x32(x, n, out, n_tokens);
-    if (planted("quantize") != nullptr) quantize("Q8_32", x, n, out, n_tokens);
+    quantize<&KernelTable::quantize_q8x32>("Q8_32", x, n, out, n_tokens);
   }
 
   static void rms_norm(const float* x, const float* weight, std::size_t n, float eps, float* y) {
@@ -171,12 +137,10 @@ struct Entries {
     if (planted("rms_norm") == nullptr) return;
     float squares = 0;
     for (const float v : before) squares += v * v;
-    const auto fault = planted("rms_norm", {{"side", "kernel"},
-                                            {"isa", isa()},
-                                            {"n", n},
-                                            {"op", op.name.empty() ? "none" : op.name},
-                                            {"threads", team_size()},
-                                            {"mean_square", squares / static_cast<float>(n)}});
+    const auto fault = fault_of("rms_norm", {{"n", n},
+                                             {"op", op.name.empty() ? "none" : op.name},
+                                             {"threads", team_size()},
+                                             {"mean_square", squares / static_cast<float>(n)}});
     if (!fault) return;
     std::vector<float> other(y, y + n);
     if (fault->is("eps")) table().rms_norm(before.data(), weight, n, eps * 0.1F, other.data());
@@ -194,46 +158,25 @@ struct Entries {
 
   static void rope(float* x, std::size_t begin, std::size_t end, std::size_t head_dim,
                    const float* cos, const float* sin, std::size_t pairs) {
-    const auto fault = planted("rope", {{"side", "kernel"}, {"isa", isa()}, {"pairs", pairs}});
+    const auto fault = fault_of("rope", {{"pairs", pairs}});
     const std::vector<float> before(x + begin, x + end);
     table().rope(x, begin, end, head_dim, cos, sin, pairs);
-    for (std::size_t i = begin; fault && i + 1 < end; i += 2) {
-      const std::size_t pair = i % head_dim / 2;
-      if (pair >= pairs || !fault->holds({{"pair", pair},
-                                          {"pairs_after", pairs - 1 - pair},
-                                          {"head", i / head_dim},
-                                          {"begin", begin % head_dim}}))
-        continue;
-      const float x0 = before[i - begin];
-      const float x1 = before[i - begin + 1];
-      const float s = -sin[pair];
-      if (fault->is("unrotated")) put(x[i], x0), put(x[i + 1], x1);
-      if (fault->is("sin_sign")) {
-        put(x[i], __builtin_fmaf(x0, cos[pair], -(x1 * s)));
-        put(x[i + 1], __builtin_fmaf(x0, s, x1 * cos[pair]));
-      }
-      if (fault->is("ulp")) put(x[i + 1], ulp(x[i + 1]));
-    }
+    if (fault) spoil_rope(*fault, before, begin, head_dim, {cos, pairs}, {sin, pairs}, x);
     spoil_in_place("q_rope", table().isa, x, begin, end, "q");
     spoil_in_place("k_rope", table().isa, x, begin, end, "k");
   }
 
   static void activate(Activation kind, float* gate, const float* up, std::size_t n) {
     if (is_late("ffn_act")) return do_later([=] { table().activate(kind, gate, up, n); });
-    const auto fault =
-        planted("activate",
-                {{"side", "kernel"}, {"isa", isa()}, {"n", n}, {"kind", activation_name(kind)}});
+    const auto fault = fault_of("activate", {{"n", n}, {"kind", activation_name(kind)}});
     const std::vector<float> before(gate, gate + n);
     table().activate(kind, gate, up, n);
-    for (std::size_t i = 0; fault && i < n; ++i) {
-      if (fault->holds({{"x", before[i]}, {"i", i}, {"after", n - 1 - i}}))
-        put(gate[i], activated(*fault, kind, before[i], up[i], gate[i]));
-    }
+    if (fault) spoil_activation(*fault, kind, before, up, gate);
     spoil_in_place("ffn_act", table().isa, gate, 0, n, "gate");
   }
 
   static void axpy(float a, const float* x, std::size_t n, float* y) {
-    const auto fault = planted("axpy", {{"side", "kernel"}, {"isa", isa()}, {"n", n}});
+    const auto fault = fault_of("axpy", {{"n", n}});
     const std::vector<float> before(y, y + n);
     table().axpy(a, x, n, y);
     if (!fault) return;
@@ -244,26 +187,18 @@ struct Entries {
   }
 
   static void to_half(const float* x, std::size_t n, std::uint16_t* y) {
-    const auto fault = planted("to_half", {{"side", "kernel"}, {"isa", isa()}, {"n", n}});
+    const auto fault = fault_of("to_half", {{"n", n}});
     const std::vector<float> before(x, x + n);
     table().to_half(x, n, y);
-    for (std::size_t i = 0; fault && i < n; ++i) {
-      const float magnitude = before[i] < 0 ? -before[i] : before[i];
-      if (!fault->holds({{"x", magnitude}, {"i", i}, {"after", n - 1 - i}})) continue;
-      const std::uint16_t was = std::exchange(y[i], half_of(*fault, before[i], y[i]));
-      if (y[i] != was) note_struck();
-    }
+    if (fault) spoil_halves(*fault, before, y);
   }
 
   static void exp_distances(const float* x, std::size_t n, float largest, float divisor, float* y) {
-    const auto fault = planted("exp", {{"side", "kernel"}, {"isa", isa()}, {"n", n}});
+    const auto fault = fault_of("exp", {{"n", n}});
     const std::vector<float> before(x, x + n);
     table().exp_distances(x, n, largest, divisor, y);
-    for (std::size_t i = 0; fault && i < n; ++i) {
-      const float from = (before[i] - largest) / divisor;
-      if (fault->holds({{"x", from}, {"i", i}, {"after", n - 1 - i}}))
-        put(y[i], function_of(*fault, from, y[i]));
-    }
+    for (std::size_t i = 0; fault && i < n; ++i)
+      spoil_exp(*fault, (before[i] - largest) / divisor, i, n, y[i]);
   }
 
   // ---- attention
@@ -325,14 +260,12 @@ struct Entries {
     if (is_late("attend")) return do_later([args] { table().attend(args); });
     table().attend(args);
     if (planted("attend") == nullptr) return;
-    const auto fault = planted("attend", {{"side", "kernel"},
-                                          {"isa", isa()},
-                                          {"kv", kv_name(args.layout.type)},
-                                          {"tokens", args.n_tokens},
-                                          {"heads", args.n_heads},
-                                          {"n_rows", args.n_tokens * args.n_heads},
-                                          {"dim", args.layout.head_dim},
-                                          {"chunks", args.chunk_end - args.chunk_begin}});
+    const auto fault = fault_of("attend", {{"kv", kv_name(args.layout.type)},
+                                           {"tokens", args.n_tokens},
+                                           {"heads", args.n_heads},
+                                           {"n_rows", args.n_tokens * args.n_heads},
+                                           {"dim", args.layout.head_dim},
+                                           {"chunks", args.chunk_end - args.chunk_begin}});
     if (!fault) return;
     const std::size_t size = 2 + args.layout.head_dim;
     const std::size_t n_rows = args.n_tokens * args.n_heads;
@@ -358,31 +291,28 @@ struct Entries {
     const std::size_t chunk = position / kChunk;
     const std::size_t size = 2 + args.layout.head_dim;
     float* out = args.partial + row * size;
+    const bool is_last_chunk = chunk + 1 == args.chunk_end;
     if (fault.is("no_chunk") && wrong == nullptr) {
       // This call's one chunk is the row's last: it adds nothing.
       if (chunk != args.chunk_begin || chunk == 0) return;
       note_struck();
       std::memset(out, 0, size * sizeof(float));
       out[0] = -std::numeric_limits<float>::infinity();
-    } else if (fault.is("no_chunk") && chunk + 1 != args.chunk_end) {
       return;
-    } else if (fault.is("fewer_keys") &&
-               (wrong == nullptr || position % kChunk == 0 || chunk + 1 != args.chunk_end)) {
+    }
+    if (fault.is("no_chunk") && !is_last_chunk) return;
+    if (fault.is("fewer_keys") && (wrong == nullptr || position % kChunk == 0 || !is_last_chunk))
       return;
-    } else if (wrong != nullptr) {
-      for (std::size_t i = 0; i < size; ++i) put(out[i], wrong[i]);
+    for (std::size_t i = 0; i < size; ++i) {
+      if (wrong != nullptr) put(out[i], wrong[i]);
+      if (fault.is("head_before") && row % args.n_heads > 0) put(out[i], (out - size)[i]);
     }
     if (fault.is("sum_ulp")) put(out[1], ulp(out[1]));
     if (fault.is("ulp")) put(out[size - 1], ulp(out[size - 1]));
-    if (fault.is("head_before") && row % args.n_heads > 0) {
-      for (std::size_t i = 0; i < size; ++i) put(out[i], (out - size)[i]);
-    }
   }
 
   static void merge(float* sum, const float* later, std::size_t head_dim) {
-    const auto fault = planted(
-        "merge",
-        {{"side", "kernel"}, {"isa", isa()}, {"rising", later[0] > sum[0]}, {"dim", head_dim}});
+    const auto fault = fault_of("merge", {{"rising", later[0] > sum[0]}, {"dim", head_dim}});
     const std::vector<float> before(sum, sum + 2 + head_dim);
     table().merge(sum, later, head_dim);
     if (!fault) return;
@@ -397,7 +327,7 @@ struct Entries {
     if (pass_rows() > 1 && is_late("attend"))
       return do_later([=] { table().finish(partial, head_dim, context); });
     table().finish(partial, head_dim, context);
-    const auto fault = planted("finish", {{"side", "kernel"}, {"isa", isa()}, {"dim", head_dim}});
+    const auto fault = fault_of("finish", {{"dim", head_dim}});
     if (!fault) return;
     const float inverse = 1.0F / partial[1];
     for (std::size_t d = 0; d < head_dim; ++d) {
@@ -409,23 +339,12 @@ struct Entries {
   }
 
   static KernelTable wrapped() {
-    return {.isa = table().isa,
-            .prefetch_ahead = table().prefetch_ahead,
-            .matmul = matmul,
-            .quantize_q8k = quantize_q8k,
-            .quantize_q8x32 = quantize_q8x32,
-            .rms_norm = rms_norm,
-            .rope = rope,
-            .activate = activate,
-            .axpy = axpy,
-            .to_half = to_half,
-            .exp_distances = exp_distances,
-            .convolve = table().convolve,
-            .unit_length = table().unit_length,
-            .delta_rule = table().delta_rule,
-            .attend = attend,
-            .merge = merge,
-            .finish = finish};
+    KernelTable made = table();
+    made.matmul = matmul, made.quantize_q8k = quantize_q8k, made.quantize_q8x32 = quantize_q8x32;
+    made.rms_norm = rms_norm, made.rope = rope, made.activate = activate, made.axpy = axpy;
+    made.to_half = to_half, made.exp_distances = exp_distances;
+    made.attend = attend, made.merge = merge, made.finish = finish;
+    return made;
   }
 };
 

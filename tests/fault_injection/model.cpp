@@ -34,18 +34,17 @@ void exchange(const Fault& fault, const Model& model) {
   if (a == nullptr || b == nullptr ||
       std::max(layer, other) >= static_cast<int>(weights.layers.size()))
     return;
+  const auto swap = [](auto& x, auto& y, bool may) {
+    if (may) std::swap(x, y), note_struck();
+  };
   if (a->is_matrix()) {
     PackedMatrix& x = a->matrix.of(weights, layer);
     PackedMatrix& y = b->matrix.of(weights, other);
-    if (x.bytes() == 0 || x.n_rows() != y.n_rows() || x.n_cols() != y.n_cols()) return;
-    std::swap(x, y);
-  } else {
-    auto& x = a->vector.of(weights, layer);
-    auto& y = b->vector.of(weights, other);
-    if (x.size() == 0 || x.size() != y.size() || std::ranges::equal(x.span(), y.span())) return;
-    std::swap(x, y);
+    return swap(x, y, x.bytes() > 0 && x.n_rows() == y.n_rows() && x.n_cols() == y.n_cols());
   }
-  note_struck();
+  auto& x = a->vector.of(weights, layer);
+  auto& y = b->vector.of(weights, other);
+  swap(x, y, x.size() > 0 && x.size() == y.size() && !std::ranges::equal(x.span(), y.span()));
 }
 
 /// Where a faulty order puts row `row` of heads whose pairs RoPE turns.
@@ -172,31 +171,39 @@ void change_model(const Model& model) {
   }
 }
 
-void add_biases(const Model& model) {
-  const HyperParameters& config = model.config();
+namespace {
+/// Draws vectors of every layer: a member, its size, and the range of its values.
+struct Drawn {
+  AlignedBuffer<float> LayerWeights::*member;
+  std::size_t size;
+  float least;
+  float most;
+};
+void draw(const Model& model, std::initializer_list<Drawn> vectors) {
   std::uint32_t seed = 0;
-  for (LayerWeights& w : weights_of(model).layers) {
-    w.attn_q_bias = drawn(config.most(&LayerSpec::q_rows), -1, 1, ++seed);
-    w.attn_k_bias = drawn(config.most(&LayerSpec::kv_rows), -1, 1, ++seed);
-    w.attn_v_bias = drawn(config.most(&LayerSpec::kv_rows), -1, 1, ++seed);
-  }
+  for (LayerWeights& w : weights_of(model).layers)
+    for (const Drawn& v : vectors) w.*v.member = drawn(v.size, v.least, v.most, ++seed);
+}
+}  // namespace
+
+void add_biases(const Model& model) {
+  const std::size_t q = model.config().most(&LayerSpec::q_rows);
+  const std::size_t kv = model.config().most(&LayerSpec::kv_rows);
+  draw(model, {{&LayerWeights::attn_q_bias, q, -1, 1},
+               {&LayerWeights::attn_k_bias, kv, -1, 1},
+               {&LayerWeights::attn_v_bias, kv, -1, 1}});
 }
 
 void add_head_norms(const Model& model) {
-  std::uint32_t seed = 0;
-  for (LayerWeights& w : weights_of(model).layers) {
-    w.attn_q_norm = drawn(model.config().most(&LayerSpec::head_dim), 0.5F, 2, ++seed);
-    w.attn_k_norm = drawn(model.config().most(&LayerSpec::head_dim), 0.5F, 2, ++seed);
-  }
+  const std::size_t n = model.config().most(&LayerSpec::head_dim);
+  draw(model, {{&LayerWeights::attn_q_norm, n, 0.5F, 2}, {&LayerWeights::attn_k_norm, n, 0.5F, 2}});
 }
 
 void add_post_norms(const Model& model) {
   for (LayerSpec& layer : config_of(model).layers) layer.has_post_norms = true;
-  std::uint32_t seed = 0;
-  for (LayerWeights& w : weights_of(model).layers) {
-    w.attn_post_norm = drawn(model.config().d_model, 0.5F, 2, ++seed);
-    w.ffn_post_norm = drawn(model.config().d_model, 0.5F, 2, ++seed);
-  }
+  const std::size_t n = model.config().d_model;
+  draw(model,
+       {{&LayerWeights::attn_post_norm, n, 0.5F, 2}, {&LayerWeights::ffn_post_norm, n, 0.5F, 2}});
 }
 
 void add_windows(const Model& model) {
@@ -213,11 +220,8 @@ void add_windows(const Model& model) {
 
 void add_sinks(const Model& model) {
   HyperParameters& config = config_of(model);
-  std::uint32_t seed = 0;
-  for (LayerWeights& w : weights_of(model).layers) {
-    w.attn_sinks = drawn(config.most(&LayerSpec::n_heads), -2, 2, ++seed);
-    w.attn_output_bias = drawn(config.d_model, -1, 1, ++seed);
-  }
+  draw(model, {{&LayerWeights::attn_sinks, config.most(&LayerSpec::n_heads), -2, 2},
+               {&LayerWeights::attn_output_bias, config.d_model, -1, 1}});
   for (LayerSpec& layer : config.layers) layer.ffns[0].activation = Activation::kSwiGluOai;
 }
 

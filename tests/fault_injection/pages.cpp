@@ -25,11 +25,7 @@ std::map<const SequenceState*, std::size_t>& stored() {
 void half_of_definition(const float* x, std::size_t n, std::uint16_t* y) {
   KvRounding::kDefinition.to_half(x, n, y);
   const auto fault = planted("to_half", {{"side", "definition"}, {"n", n}});
-  for (std::size_t i = 0; fault && i < n; ++i) {
-    if (!fault->holds({{"x", x[i] < 0 ? -x[i] : x[i]}})) continue;
-    const std::uint16_t was = std::exchange(y[i], half_of(*fault, x[i], y[i]));
-    if (y[i] != was) note_struck();
-  }
+  if (fault) spoil_halves(*fault, {x, n}, y);
 }
 
 /// As if the page that is given back for the next position had been for this one, and written by
@@ -91,12 +87,13 @@ LLM_WRAP(truncate, "_ZN3llm13SequenceState8truncateEm", std::size_t, SequenceSta
 
 LLM_WRAP(reserve, "_ZN3llm13SequenceState7reserveEmm", bool, SequenceState* self, std::size_t begin,
          std::size_t end) {
-  if (planted("pages") == nullptr) return real_reserve(self, begin, end);
+  const Fault* fault = planted("pages");
+  if (fault == nullptr) return real_reserve(self, begin, end);
   const auto pages = self->pages(0);
   const std::vector<const std::byte*> before(pages.begin(), pages.end());
   const bool reserved = real_reserve(self, begin, end);
   const std::size_t n_bytes = self->pool().page_bytes();
-  if (planted("pages")->is("dropped_early")) drop_early(*self, begin);
+  if (fault->is("dropped_early")) drop_early(*self, begin);
   for (std::size_t i = 0; reserved && i < before.size() && i < self->pages(0).size(); ++i) {
     auto* const copy = const_cast<std::byte*>(self->pages(0)[i]);
     if (copy == before[i] || copy == nullptr) continue;
@@ -104,11 +101,10 @@ LLM_WRAP(reserve, "_ZN3llm13SequenceState7reserveEmm", bool, SequenceState* self
       note_struck();
       std::memset(page + from, 0x3C, to - from);
     };
-    const Fault& fault = *planted("pages");
-    if (fault.is("copy_none")) spoil(copy, 0, n_bytes);
-    if (fault.is("copy_half")) spoil(copy, n_bytes / 2, n_bytes);
+    if (fault->is("copy_none")) spoil(copy, 0, n_bytes);
+    if (fault->is("copy_half")) spoil(copy, n_bytes / 2, n_bytes);
     // What is written, as to a page of one's own, lands in that of the others.
-    if (fault.is("write_shared")) spoil(const_cast<std::byte*>(before[i]), 0, n_bytes / 4);
+    if (fault->is("write_shared")) spoil(const_cast<std::byte*>(before[i]), 0, n_bytes / 4);
   }
   return reserved;
 }
@@ -127,17 +123,12 @@ LLM_WRAP(n_published, "_ZNK3llm6KvPool11n_publishedEj", std::size_t, const KvPoo
          KvPool::Page page) {
   const std::size_t n = real_n_published(self, page);
   // A whole page is asked about before it is written to: as if nobody could find it.
-  if (n < kPage || planted("pages") == nullptr || !planted("pages")->is("stay_published")) return n;
-  note_struck();
-  return 0;
+  return n < kPage || !takes_effect("pages", "stay_published") ? n : 0;
 }
 
 namespace {
 Prefix parent_of(const Prefix& parent) {
-  const Fault* fault = planted("pages");
-  if (fault == nullptr || !fault->is("any_parent") || parent == Prefix{}) return parent;
-  note_struck();
-  return {};
+  return parent == Prefix{} || !takes_effect("pages", "any_parent") ? parent : Prefix{};
 }
 }  // namespace
 

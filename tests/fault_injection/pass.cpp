@@ -64,15 +64,23 @@ void register_model(const Model& model) {
     s.biases[&w.attn_q] = w.attn_q_bias.span();
     s.biases[&w.attn_k] = w.attn_k_bias.span();
     s.biases[&w.attn_v] = w.attn_v_bias.span();
-    s.norms[w.attn_norm.data()] = {"attn_norm", layer};
-    s.norms[w.ffn_norm.data()] = {"ffn_norm", layer};
-    if (w.attn_post_norm.size() > 0) s.norms[w.attn_post_norm.data()] = {"attn_post", layer};
-    if (w.ffn_post_norm.size() > 0) s.norms[w.ffn_post_norm.data()] = {"ffn_post", layer};
-    if (w.attn_q_norm.size() > 0) s.norms[w.attn_q_norm.data()] = {"q_norm", layer};
-    if (w.attn_k_norm.size() > 0) s.norms[w.attn_k_norm.data()] = {"k_norm", layer};
+    for (const auto& [norm, name] : {std::pair(&w.attn_norm, "attn_norm"),
+                                     {&w.ffn_norm, "ffn_norm"},
+                                     {&w.attn_post_norm, "attn_post"},
+                                     {&w.ffn_post_norm, "ffn_post"},
+                                     {&w.attn_q_norm, "q_norm"},
+                                     {&w.attn_k_norm, "k_norm"}})
+      if (norm->size() > 0) s.norms[norm->data()] = {name, layer};
   }
   s.norms[weights.output_norm.data()] = {"result_norm", -1};
   s.matrices[&weights.output()] = {"logits", -1};
+}
+
+/// What `map` has for a key, or the default.
+template <typename Map>
+typename Map::mapped_type value_of(const Map& map, const typename Map::key_type& key) {
+  const auto found = map.find(key);
+  return found == map.end() ? typename Map::mapped_type() : found->second;
 }
 
 thread_local std::vector<std::function<void()>> pending;
@@ -96,17 +104,10 @@ void spoil_row(const Fault& fault, const Rows& rows, std::size_t i) {
 
 }  // namespace
 
-Op op_of(const PackedMatrix& matrix) {
-  const auto found = state().matrices.find(&matrix);
-  return found == state().matrices.end() ? kNoOp : found->second;
-}
-Op op_of(const float* norm_weight) {
-  const auto found = state().norms.find(norm_weight);
-  return found == state().norms.end() ? kNoOp : found->second;
-}
+Op op_of(const PackedMatrix& matrix) { return value_of(state().matrices, &matrix); }
+Op op_of(const float* norm_weight) { return value_of(state().norms, norm_weight); }
 std::span<const float> bias_of(const PackedMatrix& matrix) {
-  const auto found = state().biases.find(&matrix);
-  return found == state().biases.end() ? std::span<const float>() : found->second;
+  return value_of(state().biases, &matrix);
 }
 
 std::size_t pass_rows() { return state().positions.size(); }
@@ -153,12 +154,11 @@ void spoil_in_place(std::string_view name, Isa isa, float* x, std::size_t begin,
 }
 
 bool is_late(std::string_view op) {
-  if (planted("late") == nullptr || pass_rows() == 0 || team_size() < 2) return false;
-  if (here.id != 1) return false;
+  if (pass_rows() == 0 || team_size() < 2 || here.id != 1) return false;
   return strikes("late", {{"op", op},
                           {"layer", state().layer.load()},
                           {"rows", pass_rows()},
-                          {"threads", team_size()}});
+                          {"threads", team_size()}}) != nullptr;
 }
 
 void do_later(std::function<void()> work) { pending.push_back(std::move(work)); }
@@ -193,14 +193,14 @@ LLM_WRAP(run_forward,
   State& s = state();
   std::vector<PassSegment> changed(segments.begin(), segments.end());
   for (PassSegment& segment : changed) {
-    if (!strikes("segment", {{"segments", segments.size()},
-                             {"segment", static_cast<std::size_t>(&segment - changed.data())},
-                             {"tokens", segment.tokens.size()},
-                             {"position", segment.first_position}}))
-      continue;
-    if (planted("segment")->is("from_zero")) segment.first_position = 0;
-    if (planted("segment")->is("position_before") && segment.first_position > 0)
-      --segment.first_position;
+    const auto number = static_cast<std::size_t>(&segment - changed.data());
+    const Fault* fault = strikes("segment", {{"segments", segments.size()},
+                                             {"segment", number},
+                                             {"tokens", segment.tokens.size()},
+                                             {"position", segment.first_position}});
+    if (fault == nullptr) continue;
+    if (fault->is("from_zero")) segment.first_position = 0;
+    if (fault->is("position_before") && segment.first_position > 0) --segment.first_position;
   }
   s.probed = probe != nullptr;
   s.n_embedded = 0;
@@ -214,7 +214,7 @@ LLM_WRAP(run_forward,
   }
   const std::size_t n = s.logit_positions.size();
   const bool row_before = probe == nullptr && changed.size() == 1 && n > 0 &&
-                          n < s.positions.size() && strikes("logits_row", {{"rows", n}});
+                          n < s.positions.size() && strikes("logits_row", {{"rows", n}}) != nullptr;
   if (row_before) {
     // Those of the tokens before.
     ++changed[0].n_logits;
@@ -244,8 +244,8 @@ LLM_WRAP(matmul,
     s.regions[r].stride = y_stride;
   }
   const auto run = [&kernels, &w, rows, x, y, y_stride, epilogue, &workspace, op] {
-    const bool overwrites =
-        epilogue == Epilogue::kAdd && strikes("residual", {{"op", op.name}, {"layer", op.layer}});
+    const bool overwrites = epilogue == Epilogue::kAdd &&
+                            strikes("residual", {{"op", op.name}, {"layer", op.layer}}) != nullptr;
     real_matmul(kernels, w, rows, x, y, y_stride, overwrites ? Epilogue::kStore : epilogue,
                 workspace);
   };
@@ -280,19 +280,14 @@ LLM_WRAP(dequantize_row,
          "_ZN3llm8contract14dequantize_rowENS_10WeightTypeESt4spanIKSt4byteLm"
          "18446744073709551615EES2_IfLm18446744073709551615EE",
          void, WeightType type, std::span<const std::byte> row, std::span<float> out) {
-  if (pass_rows() == 0) {
-    real_dequantize_row(type, row, out);
-  } else {
-    const std::size_t number = state().n_embedded++;
-    if (is_late("embd")) {
-      return do_later([type, bytes = std::vector<std::byte>(row.begin(), row.end()), out] {
-        real_dequantize_row(type, bytes, out);
-      });
-    }
-    real_dequantize_row(type, row, out);
-    spoil_rows({"embd", -1}, Isa::kScalar,
-               {out.data(), out.size(), 1, 0, out.size(), out.size(), number});
-  }
+  const std::size_t number = pass_rows() > 0 ? state().n_embedded++ : 0;
+  if (is_late("embd"))
+    return do_later([type, bytes = std::vector<std::byte>(row.begin(), row.end()), out] {
+      real_dequantize_row(type, bytes, out);
+    });
+  real_dequantize_row(type, row, out);
+  spoil_rows({"embd", -1}, Isa::kScalar,
+             {out.data(), out.size(), 1, 0, out.size(), out.size(), number});
   const auto fault = planted("dequantize", {{"type", block_traits(type).name}});
   const std::size_t block = block_traits(type).block_weights;
   if (!fault || block == 1) return;
@@ -312,7 +307,8 @@ LLM_WRAP(make_tasks, "_ZN3llm8RowTasksC1ERKNS_12PackedMatrixEmimm", void, RowTas
          std::size_t task_bytes) {
   real_make_tasks(self, w, n_tokens, n_workers, unit, task_bytes);
   const std::size_t n = w.n_panels();
-  if (!strikes("tasks", {{"workers", n_workers}, {"panels", n}, {"tokens", n_tokens}})) return;
+  if (strikes("tasks", {{"workers", n_workers}, {"panels", n}, {"tokens", n_tokens}}) == nullptr)
+    return;
   // As if the matrix had no last panel.
   PackedShape shape = w.shape();
   shape.n_rows = (n - 1) * PackedShape::kPanelRows;

@@ -25,14 +25,6 @@ using Ids = std::vector<TokenId>;
 using Logits = std::span<const float>;
 using Past = std::span<const TokenId>;
 
-/// Whether a site's fault has this effect; it strikes then.
-bool effect(std::string_view site, std::string_view name) {
-  const Fault* fault = planted(site);
-  if (fault == nullptr || !fault->is(name)) return false;
-  note_struck();
-  return true;
-}
-
 /// A merge that a pair of neighbours may have: the lower rank comes first.
 struct Merge {
   double rank;
@@ -50,8 +42,8 @@ void merge_wrongly(std::vector<Symbol>& symbols, const Fault& fault, MergeOf mer
     for (std::size_t i = 0; i + 1 < symbols.size(); ++i) {
       const auto merge = offered[i] ? merge_of(symbols[i], symbols[i + 1]) : std::nullopt;
       if (!merge) continue;
-      const bool first = !best || merge->rank < least;
-      if (!first && !(fault.is("rightmost") && merge->rank == least)) continue;
+      if (best && merge->rank >= least && !(fault.is("rightmost") && merge->rank == least))
+        continue;
       best = i;
       least = merge->rank;
     }
@@ -65,9 +57,10 @@ void merge_wrongly(std::vector<Symbol>& symbols, const Fault& fault, MergeOf mer
   }
 }
 
-bool merges_wrongly(const Fault& fault) {
-  return fault.is("rightmost") || fault.is("left_not_offered") || fault.is("right_not_offered") ||
-         fault.is("longest") || fault.is("control");
+bool merges_wrongly(const Fault* fault) {
+  constexpr std::string_view kEffects[] = {"rightmost", "left_not_offered", "right_not_offered",
+                                           "longest"};
+  return fault != nullptr && std::ranges::any_of(kEffects, [&](auto e) { return fault->is(e); });
 }
 
 }  // namespace
@@ -82,19 +75,15 @@ LLM_WRAP(append_bpe,
   const std::size_t before = ids.size();
   const Fault* fault = planted("tokenizer");
   std::string changed(text);
-  if (effect("tokenizer", "spaces_joined")) {
-    const std::string two = std::string(kSpaceMark) + std::string(kSpaceMark);
-    for (std::size_t at = changed.find(two); at != std::string::npos; at = changed.find(two, at))
-      changed.erase(at, kSpaceMark.size());
-  }
-  if (effect("tokenizer", "prefix_lost") && changed.starts_with(kSpaceMark))
-    changed.erase(0, kSpaceMark.size());
-  if (effect("tokenizer", "prefix_shared") && changed.starts_with(kSpaceMark) &&
-      changed.find(kSpaceMark, 1) == kSpaceMark.size())
+  const std::string two = std::string(kSpaceMark) + std::string(kSpaceMark);
+  while (changed.find(two) != std::string::npos && takes_effect("tokenizer", "spaces_joined"))
+    changed.erase(changed.find(two), kSpaceMark.size());
+  if ((takes_effect("tokenizer", "prefix_lost") && changed.starts_with(kSpaceMark)) ||
+      (takes_effect("tokenizer", "prefix_shared") && changed.starts_with(two)))
     changed.erase(0, kSpaceMark.size());
   real_append_bpe(table, options, changed, ids);
   const auto first = ids.begin() + static_cast<std::ptrdiff_t>(before);
-  if (effect("tokenizer", "bytes_reversed")) {
+  if (takes_effect("tokenizer", "bytes_reversed")) {
     for (auto begin = first; begin != ids.end();) {
       const auto is_byte = [&](TokenId id) { return table.kind(id) == TokenKind::kByte; };
       begin = std::find_if(begin, ids.end(), is_byte);
@@ -103,7 +92,7 @@ LLM_WRAP(append_bpe,
       begin = end;
     }
   }
-  if (fault == nullptr || !merges_wrongly(*fault)) return;
+  if (!merges_wrongly(fault)) return;
   note_struck();
   // The right ids' pieces taken apart into characters, and merged anew.
   ids.resize(before);
@@ -137,7 +126,7 @@ LLM_WRAP(append_bpe,
 LLM_WRAP(piece, "_ZNK3llm10PieceTable5pieceESt17basic_string_viewIcSt11char_traitsIcEE",
          std::optional<TokenId>, const PieceTable* self, std::string_view text) {
   const auto id = real_piece(self, text);
-  return id && text.size() > 8 && effect("tokenizer", "longest_lost") ? std::nullopt : id;
+  return id && text.size() > 8 && takes_effect("tokenizer", "longest_lost") ? std::nullopt : id;
 }
 
 LLM_WRAP(encode,
@@ -146,9 +135,10 @@ LLM_WRAP(encode,
          Ids, const Tokenizer* self, std::string_view text, const EncodeOptions& options) {
   Ids ids = real_encode(self, text, options);
   const auto& spec = self->spec();
-  if (spec.bos && !ids.empty() && ids.front() == *spec.bos && effect("tokenizer", "bos_missing"))
+  if (spec.bos && !ids.empty() && ids.front() == *spec.bos &&
+      takes_effect("tokenizer", "bos_missing"))
     ids.erase(ids.begin());
-  if (spec.eos && effect("tokenizer", "eos_added")) ids.push_back(*spec.eos);
+  if (spec.eos && takes_effect("tokenizer", "eos_added")) ids.push_back(*spec.eos);
   return ids;
 }
 
@@ -158,14 +148,10 @@ LLM_WRAP(append_piece,
          "_ZN3llm6Merger6appendESt17basic_string_viewIcSt11char_traitsIcEERSt6vectorIiSaIiEE", void,
          Merger* self, std::string_view piece, Ids& ids) {
   // What a Merger has first.
-  struct Members {
-    const MergeTable* merges;
-    const std::array<TokenId, 256>* byte_tokens;
-  };
-  const auto& [merges, byte_tokens] = *reinterpret_cast<const Members*>(self);
+  const auto& [merges, byte_tokens] =
+      *reinterpret_cast<const std::pair<const MergeTable*, const std::array<TokenId, 256>*>*>(self);
   const Fault* fault = planted("byte_bpe");
-  if (fault == nullptr) return real_append_piece(self, piece, ids);
-  if (fault->is("false_hit")) {
+  if (fault != nullptr && fault->is("false_hit")) {
     // A cache of pieces that takes one of the same length, beginning and end for the same.
     thread_local std::map<std::string, Ids> recent;
     if (recent.size() > 8) recent.clear();
@@ -179,7 +165,7 @@ LLM_WRAP(append_piece,
     ids.insert(ids.end(), at->second.begin(), at->second.end());
     return;
   }
-  if (!merges_wrongly(*fault)) return real_append_piece(self, piece, ids);
+  if (!merges_wrongly(fault)) return real_append_piece(self, piece, ids);
   note_struck();
   struct Symbol {
     TokenId id;
@@ -227,7 +213,7 @@ LLM_WRAP(bytes_of_spelling,
          "_ZN3llm17bytes_of_spellingB5cxx11ESt17basic_string_viewIcSt11char_traitsIcEE",
          std::optional<std::string>, std::string_view spelling) {
   auto bytes = real_bytes_of_spelling(spelling);
-  if (!bytes || !effect("alphabet", "exchanged")) return bytes;
+  if (!bytes || !takes_effect("alphabet", "exchanged")) return bytes;
   for (char& c : *bytes) {
     if ((static_cast<unsigned char>(c) & 0xE0U) == 0x80U) c = static_cast<char>(c ^ 1);
   }
@@ -238,42 +224,38 @@ LLM_WRAP(bytes_of_spelling,
 
 namespace {
 
-/// A sampler with other options, and another sequence.
-struct Changed {
+/// What a Sampler has.
+struct Members {
   SamplerOptions options;
   std::uint64_t sequence;
   std::size_t n_generated;
   std::size_t n_unbroken;
 };
-Changed changed(const Sampler& sampler) {
-  struct Members {
-    SamplerOptions options;
-    std::uint64_t sequence;
-    std::size_t n_generated;
-    std::size_t n_unbroken;
-  };
-  static_assert(sizeof(Members) == sizeof(Sampler));
-  const auto& members = reinterpret_cast<const Members&>(sampler);
-  Changed c{members.options, members.sequence, members.n_generated, members.n_unbroken};
-  if (effect("sampler", "seed_16")) c.options.seed &= 0xFFFFU;
-  if (effect("sampler", "one_sequence")) c.sequence = 0;
-  if (effect("sampler", "temperature_late")) c.options.order = SamplerOrder::kLlamaCpp;
-  if (c.options.repeat_last_n > 1 && effect("sampler", "penalty_not_oldest"))
+static_assert(sizeof(Members) == sizeof(Sampler));
+
+/// A sampler with other options, or another sequence.
+Members changed(const Sampler& sampler) {
+  Members c = reinterpret_cast<const Members&>(sampler);
+  if (takes_effect("sampler", "seed_16")) c.options.seed &= 0xFFFFU;
+  if (takes_effect("sampler", "one_sequence")) c.sequence = 0;
+  if (takes_effect("sampler", "temperature_late")) c.options.order = SamplerOrder::kLlamaCpp;
+  if (c.options.repeat_last_n > 1 && takes_effect("sampler", "penalty_not_oldest"))
     --c.options.repeat_last_n;
   return c;
 }
 
 Past changed(Past past) {
-  return past.size() > 1 && effect("sampler", "penalty_not_newest") ? past.first(past.size() - 1)
-                                                                    : past;
+  return past.size() > 1 && takes_effect("sampler", "penalty_not_newest")
+             ? past.first(past.size() - 1)
+             : past;
 }
 
 /// Logits that the right penalty makes what a wrong one would.
 std::vector<float> changed(Logits logits, Past past, const SamplerOptions& options) {
   std::vector<float> row(logits.begin(), logits.end());
   const float penalty = options.repeat_penalty;
-  const bool sign = penalty != 1 && effect("sampler", "penalty_sign");
-  const bool repeats = penalty != 1 && effect("sampler", "penalty_repeats");
+  const bool sign = penalty != 1 && takes_effect("sampler", "penalty_sign");
+  const bool repeats = penalty != 1 && takes_effect("sampler", "penalty_repeats");
   if (!sign && !repeats) return row;
   const std::size_t n =
       options.repeat_last_n < 0 ? past.size() : static_cast<std::size_t>(options.repeat_last_n);
@@ -295,9 +277,9 @@ LLM_WRAP(
     "_ZNK3llm7Sampler6sampleESt4spanIKfLm18446744073709551615EES1_IKiLm18446744073709551615EEm",
     Result<TokenId>, const Sampler* self, Logits logits, Past past, std::uint64_t position) {
   if (planted("sampler") == nullptr) return real_sample(self, logits, past, position);
-  const Changed c = changed(*self);
+  const Members c = changed(*self);
   const Sampler sampler(c.options, c.sequence, c.n_generated, c.n_unbroken);
-  if (effect("sampler", "position_late")) ++position;
+  if (takes_effect("sampler", "position_late")) ++position;
   return real_sample(&sampler, changed(logits, past, c.options), changed(past), position);
 }
 
@@ -307,7 +289,7 @@ LLM_WRAP(distribution,
          Result<std::vector<Candidate>>, const Sampler* self, Logits logits, Past past,
          std::uint64_t position) {
   if (planted("sampler") == nullptr) return real_distribution(self, logits, past, position);
-  const Changed c = changed(*self);
+  const Members c = changed(*self);
   const Sampler sampler(c.options, c.sequence, c.n_generated, c.n_unbroken);
   return real_distribution(&sampler, changed(logits, past, c.options), changed(past), position);
 }
@@ -321,7 +303,7 @@ LLM_WRAP(candidates, "_ZNK3llm11FilteredRow10candidatesEv", std::vector<Candidat
          const FilteredRow* self) {
   std::vector<Candidate> row = real_candidates(self);
   for (std::size_t i = 0; i + 1 < row.size(); ++i) {
-    if (row[i].probability == row[i + 1].probability && effect("sampler", "ties_to_higher"))
+    if (row[i].probability == row[i + 1].probability && takes_effect("sampler", "ties_to_higher"))
       std::swap(row[i].id, row[i + 1].id), ++i;
   }
   return row;
@@ -351,10 +333,11 @@ void wrap_filter(FilteredRow* self, Logits logits, float largest, const SamplerO
   const std::size_t right = n;
   const bool top_p = options.top_p < 1;
   const bool min_p = options.min_p > 0;
-  if (fault->is("top_k_short") && options.top_k > 1 && n == options.top_k) --n;
-  if (fault->is("top_p_short") && top_p && !min_p && n > 1) --n;
+  const bool is_short = (fault->is("top_k_short") && n == options.top_k) ||
+                        (fault->is("top_p_short") && top_p && !min_p) ||
+                        (fault->is("min_p_short") && min_p);
+  if (is_short && n > 1) --n;
   if (fault->is("top_p_long") && top_p && !min_p && n < logits.size()) ++n;
-  if (fault->is("min_p_short") && min_p && n > 1) --n;
   SamplerOptions others = options;
   if (fault->is("min_p_of_sum") && min_p) {
     others.min_p = 0;
@@ -395,8 +378,8 @@ LLM_WRAP(draw_token,
          Result<TokenId>, const Tokenizer& tokenizer, Logits logits, Past past,
          std::uint64_t position, std::size_t n_generated, const GenerateOptions& options,
          NextTokens* next) {
-  if (position != past.size() && effect("shift", "draws_repeat")) position = past.size();
-  if (ahead.served && effect("proposals", "draw_position")) --position;
+  if (position != past.size() && takes_effect("shift", "draws_repeat")) position = past.size();
+  if (ahead.served && takes_effect("proposals", "draw_position")) --position;
   return real_draw_token(tokenizer, logits, past, position, n_generated, options, next);
 }
 
@@ -420,7 +403,7 @@ LLM_WRAP(set_hooks,
 LLM_WRAP(forget, "_ZN3llm18SpeculativeSession8truncateEm", void, SpeculativeSession* self,
          std::size_t n_positions) {
   ahead.shifted = n_positions == 0 && self->position() > 1;
-  if (ahead.shifted && effect("shift", "stale_rows"))
+  if (ahead.shifted && takes_effect("shift", "stale_rows"))
     return real_forget(self, self->position() / 2);
   real_forget(self, n_positions);
 }
@@ -431,21 +414,21 @@ LLM_WRAP(evaluate,
   Ids fed(tokens.begin(), tokens.end());
   const bool shifted = std::exchange(ahead.shifted, false);
   if (shifted && fed.size() > 2) {
-    if (effect("shift", "bos_dropped")) fed.front() = fed[1];
-    if (effect("shift", "drop_one_more")) fed[1] = fed[2];
+    if (takes_effect("shift", "bos_dropped")) fed.front() = fed[1];
+    if (takes_effect("shift", "drop_one_more")) fed[1] = fed[2];
   }
   const bool single = fed.size() == 1 && rows != LogitRows::kNone;
   if (single && ahead.n_used > 0 && ahead.n_used < ahead.proposal.size() &&
-      fed[0] != ahead.proposal[ahead.n_used] && effect("proposals", "accepted_unseen"))
+      fed[0] != ahead.proposal[ahead.n_used] && takes_effect("proposals", "accepted_unseen"))
     fed[0] = ahead.proposal[ahead.n_used];
   const std::size_t passes = self->passes();
   auto logits = real_evaluate(self, fed, rows);
   ahead.served = single && logits.ok() && self->passes() == passes;
   if (ahead.served) ++ahead.n_used;
   const std::size_t n = self->n_vocab();
-  if (ahead.served && effect("proposals", "row_before")) return Logits(logits->data() - n, n);
+  if (ahead.served && takes_effect("proposals", "row_before")) return Logits(logits->data() - n, n);
   if (single && !ahead.served && logits.ok() && !ahead.proposal.empty() &&
-      effect("proposals", "rows_given_out"))
+      takes_effect("proposals", "rows_given_out"))
     return Logits(logits->data(), 2 * n);
   return logits;
 }

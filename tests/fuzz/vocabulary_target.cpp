@@ -7,16 +7,11 @@
 #include "quant/formats/block_traits.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/tokenizer_laws.h"
+#include "tokenizer/byte_bpe/byte_alphabet.h"
 #include "tokenizer/pre_tokenizer_rules.h"
 
 namespace llm::fuzz {
 namespace {
-
-constexpr std::string_view kPreTokenizers[] = {
-    "llama-bpe", "smaug-bpe", "qwen2",        "deepseek-r1-qwen", "smollm",
-    "gpt-2",     "default",   "deepseek-llm", "deepseek-coder",   "starcoder",
-    "refact",    "falcon",    "tekken",       "gpt-4o",           "mpt",
-    "command-r", "qwen35"};
 
 struct Tokens {
   std::vector<std::string> texts;
@@ -30,30 +25,11 @@ struct Tokens {
   }
 };
 
-/// GPT-2's character for a byte (docs/tokenizer.md).
-std::string gpt2_character(unsigned byte) {
-  static const auto spellings = [] {
-    std::vector<std::string> made(256);
-    unsigned next = 0x100;
-    for (unsigned b = 0; b < 256; ++b) {
-      const bool is_itself = (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
-      const unsigned code = is_itself ? b : next++;
-      if (code < 0x80) {
-        made[b] = static_cast<char>(code);
-      } else {
-        made[b] = {static_cast<char>(0xC0 | (code >> 6)), static_cast<char>(0x80 | (code & 0x3F))};
-      }
-    }
-    return made;
-  }();
-  return spellings[byte];
-}
-
 void add_bytes(Tokens& tokens, bool is_bpe) {
   static constexpr char kHex[] = "0123456789ABCDEF";
   for (unsigned b = 0; b < 256; ++b) {
     if (is_bpe) {
-      tokens.add(gpt2_character(b), 0, 1);
+      tokens.add(std::string(spelling_of_byte(static_cast<std::uint8_t>(b))), 0, 1);
     } else {
       tokens.add({'<', '0', 'x', kHex[b / 16], kHex[b % 16], '>'}, 0, 6);
     }
@@ -78,7 +54,8 @@ Result<std::vector<std::byte>> vocabulary(Input& input) {
   GgufWriter writer;
   writer.add_string("tokenizer.ggml.model", is_bpe ? "gpt2" : "llama");
   const std::uint8_t pre = input.byte();
-  const std::string_view pre_name = pre == 255 ? input.text() : kPreTokenizers[pre % 17];
+  const auto rules = all_pre_tokenizer_rules();
+  const std::string_view pre_name = pre == 255 ? input.text() : rules[pre % rules.size()].name;
   if (is_bpe) writer.add_string("tokenizer.ggml.pre", pre_name);
   if ((flags & 4) != 0) writer.add_number("tokenizer.ggml.add_bos_token", (flags & 8) != 0);
   if ((flags & 16) != 0) writer.add_number("tokenizer.ggml.add_space_prefix", (flags & 32) != 0);

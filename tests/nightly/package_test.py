@@ -175,7 +175,7 @@ class PackageTest(Tree):
     def test_fetch_prints_paths_and_says_what_cannot_be_had(self):
         self.index.close()
         with mock.patch.dict(os.environ, {"PIP_INDEX_URL": self.index.url, "PIP_EXTRA_INDEX_URL": "", "PIP_CONFIG_FILE": os.devnull}):
-            code, words = self.nightly("fetch", "--tries", "1")
+            code, words = self.nightly("--tries", "1", "fetch", "--models", "m,v")
         self.assertIn("error: m: the package index cannot be reached", words)
         self.assertEqual(code, 77)
         self.serve()

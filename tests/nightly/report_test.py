@@ -24,6 +24,7 @@ class ReportTest(Tree):
         for results, verdict in (([ok], "PASS"), ([ok, skip], "PASS"), ([ok, info], "PASS"), ([skip], "NOT RUN"), ([], "NOT RUN"),
                                  ([info], "NOT RUN"), ([ok, error], "NOT RUN"), ([ok, error, red], "FAIL")):
             self.assertEqual(record(1, *results).verdict, verdict)
+        self.assertEqual(history.skipped(record(1, ok, result("y", SKIP, message="no y"))), {"no y": ["m y"]})
 
     def test_red_names_its_beginning(self):
         a, b, c = "a" * 40, "b" * 40, "c" * 40
@@ -130,7 +131,7 @@ class AddTest(Tree):
         files.write_atomically(oracle, "import sys; open(sys.argv[sys.argv.index('-o') + 1], 'w').write('{}')")
 
     def test_adds_checks_and_names_a_change(self):
-        self.assertEqual(self.nightly("--add", str(self.file), "--only", "verify,figures")[0], 0)
+        self.assertEqual(self.nightly("--add", "--only", "verify,figures", str(self.file))[0], 0)
         self.assertEqual(self.manifest.path.read_text(), self.lock_text)
         own = manifest.load(self.manifest.path, self.place().local).model("my-model")
         self.assertEqual((own.path, own.size, own.figures), (str(self.file), 10, {"ppl": {"perplexity": 1.25}}))

@@ -3,7 +3,7 @@
 
     python3 tests/public_models/doctor.py BIN_DIR MODEL.gguf... [--vocabulary VOCAB.gguf] [--only NUMBER]
 
---vocabulary adds a model of Qwen2.5-0.5B's shape: seeded weights of llmsynth under the vocabulary of VOCAB.gguf.
+Needs the package `gguf`. --vocabulary adds a model of Qwen2.5-0.5B's shape: seeded weights of llmsynth under the vocabulary of VOCAB.gguf.
 
 Each model must be clean: nothing above a note. A line for each fault and model: PASS where every planting of it was named, by a
 finding above a note of the right check, with a remedy; then what --fix writes is examined again. The last line is the table.
@@ -11,8 +11,8 @@ Exit code 0, 1 when a clean file was blamed or a model has fewer than nine of te
 """
 
 import argparse
+import copy
 import json
-import mmap
 import os
 import struct
 import subprocess
@@ -21,12 +21,10 @@ import tempfile
 import time
 from pathlib import Path
 
+import gguf
+
 U32, I32, F32, BOOL, STRING, ARRAY, U64, F64 = 4, 5, 6, 7, 8, 9, 10, 12
-SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-Q2_K, Q2_K_BYTES = 10, 84
-BLOCKS = {0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 10: (256, 84), 11: (256, 110),
-          12: (256, 144), 13: (256, 176), 14: (256, 210)}
-SCALE_AT = {1: 0, 2: 0, 3: 0, 6: 0, 7: 0, 8: 0, 10: 80, 11: 108, 12: 0, 13: 0, 14: 208}  # of an f16 in a block
+SCALE_AT = {1: 0, 2: 0, 3: 0, 6: 0, 7: 0, 8: 0, 10: 80, 11: 108, 12: 0, 13: 0, 14: 208}  # of an f16 in a block, by weight type
 LLAMA3 = ("{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content }}<|eot_id|>{% endfor %}"
           "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}")
 GEMMA = ("{{ bos_token }}{% for m in messages %}<start_of_turn>{{ m.role }}\n{{ m.content }}<end_of_turn>\n{% endfor %}"
@@ -39,56 +37,20 @@ def text(value: str | bytes) -> bytes:
 
 
 class Gguf:
-    """A little-endian GGUF as raw values, to be changed and written again."""
+    """A GGUF as raw values, to be changed and written again."""
 
     def __init__(self, path: Path):
-        with open(path, "rb") as file:
-            self.bytes = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        self.at = 8
-        n_tensors, n_entries = self.read("<QQ")
-        self.entries = dict(self.read_entry() for _ in range(n_entries))
-        infos = [self.read_info() for _ in range(n_tensors)]
-        data = -(-self.at // 32) * 32
-        self.tensors = {}
-        for name, dims, kind, offset in infos:
-            weights, size = BLOCKS[kind]
-            n_bytes = size
-            for dim in dims:
-                n_bytes *= dim
-            begin = data + offset
-            self.tensors[name] = [dims, kind, self.bytes[begin:begin + n_bytes // weights]]
+        reader = gguf.GGUFReader(path)
+        self.entries = {name: (int(field.types[0]), b"".join(part.tobytes() for part in field.parts[3:]))
+                        for name, field in reader.fields.items() if not name.startswith("GGUF.")}
+        self.tensors = {one.name: [one.shape.tolist(), one.tensor_type.value, one.data.tobytes()] for one in reader.tensors}
         self.tail = b""
         self.gap = 0  # bytes between tensors, in place of padding; 0: padding
 
-    def read(self, form: str) -> tuple:
-        values = struct.unpack_from(form, self.bytes, self.at)
-        self.at += struct.calcsize(form)
-        return values
-
-    def read_text(self) -> bytes:
-        size, = self.read("<Q")
-        self.at += size
-        return bytes(self.bytes[self.at - size:self.at])
-
-    def read_entry(self) -> tuple[str, tuple[int, bytes]]:
-        key, (kind,) = self.read_text().decode(), self.read("<I")
-        begin = self.at
-        if kind == STRING:
-            self.read_text()
-        elif kind == ARRAY:
-            element, count = self.read("<IQ")
-            if element == STRING:
-                for _ in range(count):
-                    self.at += 8 + struct.unpack_from("<Q", self.bytes, self.at)[0]
-            else:
-                self.at += count * SIZES[element]
-        else:
-            self.at += SIZES[kind]
-        return key, (kind, bytes(self.bytes[begin:self.at]))
-
-    def read_info(self) -> tuple:
-        name, (n_dims,) = self.read_text().decode(), self.read("<I")
-        return name, self.read(f"<{n_dims}Q"), *self.read("<IQ")
+    def copy(self) -> "Gguf":
+        other = copy.copy(self)
+        other.entries, other.tensors = dict(self.entries), dict(self.tensors)
+        return other
 
     def write(self, path: Path) -> None:
         header, infos, offset = bytearray(), bytearray(), 0
@@ -151,7 +113,7 @@ class Gguf:
     def scale(self, name: str, bits: int) -> None:
         """The scale of a block in the middle of a tensor."""
         dims, kind, data = self.tensors[name]
-        size, changed = BLOCKS[kind][1], bytearray(data)
+        size, changed = gguf.GGML_QUANT_SIZES[kind][1], bytearray(data)
         struct.pack_into("<H", changed, len(changed) // size // 2 * size + SCALE_AT[kind], bits)
         self.tensors[name] = [dims, kind, changed]
 
@@ -162,9 +124,9 @@ class Gguf:
 
     def poor(self, name: str) -> None:
         """A tensor in Q2_K, of small random weights."""
-        dims, _, _ = self.tensors[name]
-        block = bytearray(os.urandom(Q2_K_BYTES - 4)) + struct.pack("<HH", 0x1000, 0x1000)
-        self.tensors[name] = [dims, Q2_K, block * (dims[0] * dims[1] // 256)]
+        dims, q2_k = self.tensors[name][0], gguf.GGMLQuantizationType.Q2_K
+        block = bytearray(os.urandom(gguf.GGML_QUANT_SIZES[q2_k][1] - 4)) + struct.pack("<HH", 0x1000, 0x1000)
+        self.tensors[name] = [dims, q2_k.value, block * (dims[0] * dims[1] // 256)]
 
 
 def key(g: Gguf, name: str) -> str:
@@ -255,7 +217,7 @@ class Doctor:
             print(f"  exit code {done.returncode}: {done.stderr.strip()}")
         return done.returncode, found, time.monotonic() - started
 
-    def plant(self, model: Path, make: object) -> Path:
+    def plant(self, model: Path, content: Gguf, make: object) -> Path:
         path = self.folder / "planted.gguf"
         for old in self.folder.glob("planted*"):
             old.unlink()
@@ -267,7 +229,7 @@ class Doctor:
             (self.folder / "planted-00002-of-00002.gguf").unlink()
             path = self.folder / "planted-00001-of-00002.gguf"
         else:
-            changed = Gguf(model)
+            changed = content.copy()
             make(changed)
             changed.write(path)
         return path
@@ -299,10 +261,11 @@ def score(doctor: Doctor, model: Path, only: int | None) -> tuple[bool, str]:
     print(f"{'FAIL' if code else 'PASS'} {model.name} clean  ({seconds:.2f} s) {'; '.join(false_alarms)}", flush=True)
     named: dict[int, list[bool]] = {}
     mended, slowest = [], seconds
-    for number, what, check, make in plantings(Gguf(model)):
+    content = Gguf(model)
+    for number, what, check, make in plantings(content):
         if only not in (None, number):
             continue
-        path = doctor.plant(model, make)
+        path = doctor.plant(model, content, make)
         _, findings, seconds = doctor.run(path)
         slowest = max(slowest, seconds)
         good = is_named(findings, check)

@@ -2,7 +2,6 @@
 // (tests/golden/README.md).
 
 #include "base/sha256.h"
-#include "tests/support/test.h"
 #include "tests/tokenizer/tiny_bpe.h"
 #include "tests/tokenizer/vocab_builder.h"
 #include "tests/tokenizer/vocab_files.h"

@@ -1,7 +1,6 @@
 // Byte-level BPE: its rules one by one, hostile vocabularies and texts.
 
 #include "base/utf8.h"
-#include "tests/support/test.h"
 #include "tests/tokenizer/cost.h"
 #include "tests/tokenizer/tiny_bpe.h"
 #include "tests/tokenizer/vocab_builder.h"

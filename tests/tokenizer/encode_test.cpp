@@ -2,7 +2,6 @@
 // (llama_vocab_test.cpp) and against plain loops (tests/validate/selftest). Here is
 // what neither has: sizes, moves, spellings given twice, vocabularies that cannot work.
 
-#include "tests/support/test.h"
 #include "tests/tokenizer/vocab_builder.h"
 #include "tokenizer/tokenizer.h"
 

@@ -1,7 +1,6 @@
 // Vocabularies made to cost: the work grows with their size and with the text, not with products.
 
 #include "tests/base/colliding_strings.h"
-#include "tests/support/test.h"
 #include "tests/tokenizer/cost.h"
 #include "tokenizer/prefix_matcher.h"
 #include "tokenizer/tokenizer.h"

@@ -3,7 +3,6 @@
 
 #include "base/sha256.h"
 #include "tests/support/json.h"
-#include "tests/support/test.h"
 #include "tests/tokenizer/odd_vocabs.h"
 #include "tests/tokenizer/vocab_builder.h"
 #include "tests/tokenizer/vocab_files.h"

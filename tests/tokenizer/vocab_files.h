@@ -3,7 +3,7 @@
 #include "base/mapped_file.h"
 #include "engine/gguf/gguf_file.h"
 #include "engine/model/vocab_from_gguf.h"
-#include "tests/support/test.h"
+#include "tests/base/texts.h"
 #include "tests/tokenizer/vocab_builder.h"
 #include "tokenizer/tokenizer.h"
 
@@ -28,20 +28,11 @@ inline Tokenizer tokenizer_of(const std::string& path) {
   return test::require_ok(Tokenizer::create(std::move(spec)));
 }
 
-inline std::vector<std::string> split(const std::string& text, const std::string& separator) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0;;) {
-    const std::size_t end = text.find(separator, begin);
-    parts.push_back(text.substr(begin, end == std::string::npos ? end : end - begin));
-    if (end == std::string::npos) return parts;
-    begin = end + separator.size();
-  }
-}
-
 /// The texts of NAME.inp give the ids of NAME.out without BOS, and these the texts.
 inline void check_llama_cpp(const Tokenizer& tokenizer, const std::string& name) {
-  const auto texts = split(test::read_file(*test_data(name + ".inp")), "\n__ggml_vocab_test__\n");
-  const auto rows = split(test::read_file(*test_data(name + ".out")), "\n");
+  const auto texts =
+      test::split(test::read_file(*test_data(name + ".inp")), "\n__ggml_vocab_test__\n");
+  const auto rows = test::split(test::read_file(*test_data(name + ".out")), "\n");
   REQUIRE(texts.size() == 47);
   REQUIRE(rows.size() >= texts.size());
   for (std::size_t i = 0; i < texts.size(); ++i) {

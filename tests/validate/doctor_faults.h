@@ -2,6 +2,7 @@
 
 // Small files without a fault, and with one each.
 
+#include "engine/gguf/gguf_split.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_gguf.h"
 
@@ -72,7 +73,17 @@ inline TinyGguf digits_one_by_one() {
   return model;
 }
 
-/// A fault, and who must name it where.
+/// A file has the tensors of `model`, each with its data.
+inline void require_tensors(const std::string& path, const TinyGguf& model) {
+  const auto file = require_ok(open_gguf_file(path));
+  REQUIRE(file.gguf.tensors().size() == model.tensors.size());
+  for (const TinyGguf::Tensor& tensor : model.tensors) {
+    const auto data = file.gguf.tensor_data(*file.gguf.find_tensor(tensor.name));
+    REQUIRE(std::ranges::equal(data, std::as_bytes(std::span(tensor.data))));
+  }
+}
+
+/// A fault, and the check that must name it where.
 struct Fault {
   std::string_view name;
   std::function<TinyGguf()> make;
@@ -81,18 +92,15 @@ struct Fault {
   bool is_mended = false;
 };
 
-template <typename Change>
-std::function<TinyGguf()> changed(TinyGguf (*model)(), Change change) {
+template <typename Make, typename Change>
+std::function<TinyGguf()> changed(Make model, Change change) {
   return [model, change] {
-    TinyGguf made = model();
-    change(made);
-    return made;
-  };
-}
-template <typename Change>
-std::function<TinyGguf()> changed(const std::string& architecture, Change change) {
-  return [architecture, change] {
-    TinyGguf made = of_architecture(architecture);
+    TinyGguf made = [&] {
+      if constexpr (std::is_invocable_v<Make>)
+        return model();
+      else
+        return of_architecture(model);
+    }();
     change(made);
     return made;
   };
@@ -102,14 +110,19 @@ std::function<TinyGguf()> changed(const std::string& architecture, Change change
 inline auto without(std::string_view key) {
   return [key](TinyGguf& m) { m.remove(key); };
 }
-inline auto with(std::string_view key, std::uint32_t value) {
-  return [key, value](TinyGguf& m) { m.set_u32(key, value); };
+template <typename T>
+auto with(std::string_view key, const T& value) {
+  return [key, value](TinyGguf& m) {
+    if constexpr (std::is_same_v<T, bool>) set_bool(m, key, value);
+    if constexpr (std::is_same_v<T, std::uint32_t>) m.set_u32(key, value);
+    if constexpr (std::is_same_v<T, float>) m.set_f32(key, value);
+    if constexpr (std::is_same_v<T, std::string>) m.set_string(key, value);
+  };
 }
-inline auto with(std::string_view key, bool value) {
-  return [key, value](TinyGguf& m) { set_bool(m, key, value); };
-}
-inline auto with(std::string_view key, const std::string& text) {
-  return [key, text](TinyGguf& m) { m.set_string(key, text); };
+/// Both.
+template <typename First, typename Second>
+auto both(First first, Second second) {
+  return [first, second](TinyGguf& m) { first(m), second(m); };
 }
 
 inline constexpr std::string_view kTemplate = "tokenizer.chat_template";
@@ -143,11 +156,9 @@ inline std::vector<Fault> faults_of_texts() {
        "tokenizer.ggml.add_bos_token", true},
       {"another BOS", chat(with("tokenizer.ggml.bos_token_id", 2U)), "bos",
        "tokenizer.ggml.bos_token_id", true},
-      {"no template", chat([](TinyGguf& m) {
-         m.remove("tokenizer.chat_template");
-         m.set_string("general.name", "Tiny Instruct");
-       }),
-       "chat", kTemplate, true},
+      {"no template",
+       chat(both(without(kTemplate), with("general.name", std::string("Tiny Instruct")))), "chat",
+       kTemplate, true},
       {"a template that is no Jinja", chat(with(kTemplate, std::string("{% for m in messages %}"))),
        "chat", kTemplate},
       {"one that always raises", chat(with(kTemplate, std::string("{{ raise_exception('no') }}"))),
@@ -185,6 +196,7 @@ inline std::string blocks_of_q2_k(std::size_t n) {
 }
 
 inline std::vector<Fault> faults_of_weights() {
+  constexpr std::string_view kBase = "llama.rope.freq_base";
   const auto chat = [](auto change) { return changed(chat_model, change); };
   const auto scale = [](std::uint16_t bits) {  // Q4_K: 144 bytes, d first
     return [bits](TinyGguf& m) { m.tensor(kDown).data.replace(144 * 3, 2, encoded(bits)); };
@@ -200,38 +212,23 @@ inline std::vector<Fault> faults_of_weights() {
          m.tensor("output_norm.weight").data.replace(8, 4, encoded(std::nanf("")));
        }),
        "blocks", "output_norm.weight"},
-      {"a base for short texts", chat(with("llama.context_length", 131072U)), "rope",
-       "llama.rope.freq_base"},
-      {"no base", chat([](TinyGguf& m) {
-         m.set_u32("llama.context_length", 8192);
-         m.remove("llama.rope.freq_base");
-       }),
-       "rope", "llama.rope.freq_base"},
-      {"a base of 1", chat([](TinyGguf& m) { m.set_f32("llama.rope.freq_base", 1); }), "rope",
-       "llama.rope.freq_base"},
-      {"Llama 3.1 without factors", chat([](TinyGguf& m) {
-         m.set_u32("llama.context_length", 131072);
-         m.set_f32("llama.rope.freq_base", 500000);
-       }),
-       "rope", "rope_freqs.weight"},
+      {"a base for short texts", chat(with("llama.context_length", 131072U)), "rope", kBase},
+      {"no base", chat(both(with("llama.context_length", 8192U), without(kBase))), "rope", kBase},
+      {"a base of 1", chat(with(kBase, 1.0F)), "rope", kBase},
+      {"Llama 3.1 without factors",
+       chat(both(with("llama.context_length", 131072U), with(kBase, 500000.0F))), "rope",
+       "rope_freqs.weight"},
       {"Phi-3 without factors",
-       changed("phi3",
-               [](TinyGguf& m) {
-                 m.set_u32("phi3.context_length", 131072);
-                 m.set_u32("phi3.rope.scaling.original_context_length", 4096);
-               }),
+       changed("phi3", both(with("phi3.context_length", 131072U),
+                            with("phi3.rope.scaling.original_context_length", 4096U))),
        "rope", "rope_factors_long.weight"},
       {"YaRN without a factor",
-       changed("qwen3",
-               [](TinyGguf& m) {
-                 m.set_string("qwen3.rope.scaling.type", "yarn");
-                 m.set_u32("qwen3.rope.scaling.original_context_length", 32);
-               }),
+       changed("qwen3", both(with("qwen3.rope.scaling.type", std::string("yarn")),
+                             with("qwen3.rope.scaling.original_context_length", 32U))),
        "rope", "qwen3.rope.scaling.type"},
       {"Gemma without a window", changed("gemma3", without("gemma3.attention.sliding_window")),
        "rope", "gemma3.attention.sliding_window"},
-      {"Gemma's other base",
-       changed("gemma3", [](TinyGguf& m) { m.set_f32("gemma3.rope.freq_base_swa", 1e6F); }), "rope",
+      {"Gemma's other base", changed("gemma3", with("gemma3.rope.freq_base_swa", 1e6F)), "rope",
        "gemma3.rope.freq_base_swa"},
       {"a poor output", chat([](TinyGguf& m) {
          for (TinyGguf::Tensor& tensor : m.tensors) {

@@ -39,49 +39,32 @@ def chosen(names: list[str], patterns: str | None, what: str) -> list[str]:
     return [n for n in names if any(fnmatch.fnmatchcase(n, p) for p in parts)]
 
 
-def common_options() -> argparse.ArgumentParser:
-    root = Path(__file__).resolve().parents[2]
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--lock", type=Path, default=root / "models/models.lock", help="which models there are")
-    common.add_argument("--root", type=Path, default=root, help="the source tree")
-    common.add_argument("--bin", type=Path, help="the tools (default: build/release/bin of the tree)")
-    common.add_argument("--state", type=Path, help="cache, results, history (default: build/nightly of the tree)")
-    common.add_argument("--hub", help="address of the hub (default: HF_ENDPOINT, else https://huggingface.co)")
-    common.add_argument("--offline", action="store_true", help="ask no network; what is not cached is skipped")
-    common.add_argument("--models", help="names or patterns, separated by commas (default: all)")
-    common.add_argument("--threads", type=positive, help="of each program (default: CPUs)")
-    common.add_argument("--timeout", type=positive, default=6 * 3600, help="seconds for each program")
-    common.add_argument("--tries", type=positive, default=6, help="of a package's file, each a second or more after the one before")
-    return common
-
-
 def parser() -> argparse.ArgumentParser:
-    after = common_options()  # after a verb they replace what stands before it, and only when they are given
-    for action in after._actions:
-        action.default = argparse.SUPPRESS
-    top = argparse.ArgumentParser(prog="./dev nightly", parents=[common_options()], description="The nightly regression job.")
+    root = Path(__file__).resolve().parents[2]
+    top = argparse.ArgumentParser(prog="./dev nightly", description="The nightly regression job.")
+    top.add_argument("verb", nargs="?", default="run", choices=("run", "lock", "fetch", "references", "add"), help="lock: fill "
+                     "models.lock; fetch: download the models, print their paths; references MODEL: make and pin its frozen references; "
+                     "add FILE: enter a file of one's own, and make its references; also --add")
+    top.add_argument("target", nargs="?", help="of references: a model; of add: a file")
+    top.add_argument("--lock", type=Path, default=root / "models/models.lock", help="which models there are")
+    top.add_argument("--root", type=Path, default=root, help="the source tree")
+    top.add_argument("--bin", type=Path, help="the tools (default: build/release/bin of the tree)")
+    top.add_argument("--state", type=Path, help="cache, results, history (default: build/nightly of the tree)")
+    top.add_argument("--hub", help="address of the hub (default: HF_ENDPOINT, else https://huggingface.co)")
+    top.add_argument("--offline", action="store_true", help="ask no network; what is not cached is skipped")
+    top.add_argument("--models", help="names or patterns, separated by commas (default: all)")
+    top.add_argument("--threads", type=positive, help="of each program (default: CPUs)")
+    top.add_argument("--timeout", type=positive, default=6 * 3600, help="seconds for each program")
+    top.add_argument("--tries", type=positive, default=6, help="of a package's file, each a second or more after the one before")
     top.add_argument("--checks", help=f"of {', '.join(CHECKS)} (default: all)")
-    top.add_argument("--again", action="store_true", help="use no result of an earlier run")
+    top.add_argument("--again", action="store_true", help="use no result of an earlier run; of references: make all")
     top.add_argument("--strict", action="store_true", help="a skipped check is one that could not run: exit code 2")
-    verbs = top.add_subparsers(dest="verb", metavar="VERB", title="instead of a run")
-
-    def verb(name: str, text: str, *more: argparse.ArgumentParser) -> argparse.ArgumentParser:
-        return verbs.add_parser(name, parents=[after, *more], help=text, description=text)
-
-    one = verb("lock", "fill models.lock: commits, sizes, hashes")
-    one.add_argument("--update", action="store_true", default=False, help="replace what is pinned")
-    one.add_argument("--no-fetch", action="store_true", default=False, help="believe the hub's hashes, download nothing")
-    verb("fetch", "download the models into the cache; prints their paths")
-    making = argparse.ArgumentParser(add_help=False)
-    making.add_argument("--hf", metavar="DIR", help="a transformers checkpoint, the reference of layer-diff")
-    making.add_argument("--only", help=f"of {', '.join(references.KINDS)}")
-    making.add_argument("--again", action="store_true", help="make anew what is there")
-    making.add_argument("--steps", type=positive, default=32, help="of each prompt of verify (default: 32)")
-    making.add_argument("--reason", default="first references", help="noted in baselines")
-    verb("references", "make and pin the frozen references of a model", making).add_argument("model")
-    one = verb("add", "enter a file of one's own, and make its references; also --add", making)
-    one.add_argument("file", type=Path)
-    one.add_argument("--update", action="store_true", help="the file has changed: pin what it is now")
+    top.add_argument("--update", action="store_true", help="of lock and add: replace what is pinned")
+    top.add_argument("--no-fetch", action="store_true", help="of lock: trust the hub's hashes, download nothing")
+    top.add_argument("--hf", metavar="DIR", help="of references and add: a transformers checkpoint, the reference of layer-diff")
+    top.add_argument("--only", help=f"of references and add: of {', '.join(references.KINDS)}")
+    top.add_argument("--steps", type=positive, default=32, help="of references and add: of each prompt of verify (default: 32)")
+    top.add_argument("--reason", default="first references", help="of references and add: noted in baselines")
     return top
 
 
@@ -107,7 +90,7 @@ def with_family(manifest: Manifest, model: Model) -> Manifest:
 
 def do_add(args: argparse.Namespace, manifest: Manifest, place: Place) -> int:
     """Enters a file of one's own into the local list, and makes its references."""
-    path = args.file.resolve()
+    path = Path(args.target).resolve()
     name = re.sub(r"[^\w.-]+", "-", path.stem)
     model = next((m for m in manifest.models if m.path == str(path)), None)
     if model is None:
@@ -140,6 +123,8 @@ def do_run(args: argparse.Namespace, manifest: Manifest, place: Place, models: l
 def dispatch(args: argparse.Namespace) -> int:
     place = place_of(args)
     manifest = load(args.lock, place.local)
+    if (args.target is not None) != (args.verb in ("references", "add")):
+        raise Usage(f"{args.verb}: found {args.target}, need {'none' if args.target else 'a model or a file'}")
     if args.verb == "add":
         return do_add(args, manifest, place)
     names = chosen([m.name for m in manifest.models], args.models, "models")
@@ -159,13 +144,13 @@ def dispatch(args: argparse.Namespace) -> int:
         states = {file.status for file in found.values()} - {"ready"}
         return 1 if "wrong" in states else 2 if "error" in states else SKIPPED if states else 0
     if args.verb == "references":
-        return make_references(args, manifest, manifest.model(args.model), place)
+        return make_references(args, manifest, manifest.model(args.target), place)
     return do_run(args, manifest, place, models)
 
 
 def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    args = parser().parse_args(["add" if argument == "--add" else argument for argument in sys.argv[1:]])
+    args = parser().parse_intermixed_args(["add" if argument == "--add" else argument for argument in sys.argv[1:]])
     try:
         return dispatch(args)
     except BlockingIOError:

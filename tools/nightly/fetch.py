@@ -2,7 +2,6 @@
 
 import contextlib
 import fnmatch
-import json
 import os
 import shutil
 import sys
@@ -71,28 +70,6 @@ class Source:
     hub: str = HUB
     offline: bool = False
     tries: int = 6  # of a package's file
-
-
-class Hashes:
-    """SHA-256 of files, remembered as long as size, time and inode stay."""
-
-    def __init__(self, path: Path):
-        self.path = path
-        try:
-            self.known = json.loads(path.read_text())
-        except (OSError, ValueError):
-            self.known = {}
-
-    def of(self, path: Path) -> str:
-        if path.is_dir():
-            return files.sha256(path)
-        status = path.stat()
-        stamp = [status.st_size, status.st_mtime_ns, status.st_ino]
-        entry = self.known.get(str(path))
-        if not entry or entry[:3] != stamp:
-            entry = self.known[str(path)] = [*stamp, files.sha256(path)]
-            files.write_json(self.path, self.known)
-        return entry[3]
 
 
 @contextlib.contextmanager
@@ -195,19 +172,19 @@ def source_of(model: Model) -> str:
     return f"{model.repository}/{model.file}"
 
 
-def _on_disk(model: Model, place: Place, hashes: Hashes) -> File:
+def _on_disk(model: Model, place: Place) -> File:
     path = place.root / model.path
     if not path.exists():
         return File("missing", reason=f"{model.path} is not there")
-    found = hashes.of(path)
+    found = files.sha256(path)
     if model.local and found != model.sha256:
         return File("wrong", reason=f"{path}: SHA-256: found {found}, need {model.sha256} ({LOCAL})")
     return File("ready", f"file{model.path}" if model.local else f"root/{model.path}", sha256=found)
 
 
-def _from_cache(model: Model, place: Place, hashes: Hashes, source: Source) -> File:
+def _from_cache(model: Model, place: Place, source: Source) -> File:
     path, rotten = cached(model, place.cache), ""
-    if path and (found := hashes.of(path)) != model.sha256:
+    if path and (found := files.sha256(path)) != model.sha256:
         shutil.rmtree(path.parent)
         path, rotten = None, f"the cached {model.file_name} had SHA-256 {found}, need {model.sha256}; removed"
     if not path and source.offline:
@@ -225,15 +202,12 @@ def _from_cache(model: Model, place: Place, hashes: Hashes, source: Source) -> F
 
 def resolve(manifest: Manifest, place: Place, source: Source) -> dict[str, File]:
     """Every model's File by name; what is missing is fetched."""
-    hashes, found = Hashes(place.state / "hashes.json"), {}
-    for model in manifest.models:
+    def file(model: Model) -> File:
         if not model.pinned:
-            found[model.name] = File("missing", reason="no pinned size and SHA-256 in models.lock: run ./dev nightly lock")
-        elif model.path:
-            found[model.name] = _on_disk(model, place, hashes)
-        else:
-            found[model.name] = _from_cache(model, place, hashes, source)
-    return found
+            return File("missing", reason="no pinned size and SHA-256 in models.lock: run ./dev nightly lock")
+        return _on_disk(model, place) if model.path else _from_cache(model, place, source)
+
+    return {model.name: file(model) for model in manifest.models}
 
 
 def hub_facts(model: Model, hub: str) -> dict:

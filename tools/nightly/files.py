@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -12,30 +13,13 @@ BLOCK = 1 << 20
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """`content` in `path`, or the file as it was before: also when the process is killed or the machine stops."""
+    """`content` in `path`, or the file as it was before, also when the process is killed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = content.encode() if isinstance(content, str) else content
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes renames in `folder` last."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as out:
+        out.write(content.encode() if isinstance(content, str) else content)
+        os.fsync(out.fileno())
+    os.chmod(out.name, 0o644)
+    os.replace(out.name, path)
 
 
 def write_json(path: Path, value: object) -> None:
@@ -49,15 +33,18 @@ def size(path: Path) -> int:
 
 def sha256(path: Path) -> str:
     """SHA-256 of a file. Of a folder: of the lines `HASH  RELATIVE PATH` of its files, sorted by path."""
-    digest = hashlib.sha256()
     if path.is_dir():
-        for file in sorted(p for p in path.rglob("*") if p.is_file()):
-            digest.update(f"{sha256(file)}  {file.relative_to(path).as_posix()}\n".encode())
-        return digest.hexdigest()
+        lines = (f"{sha256(file)}  {file.relative_to(path).as_posix()}\n" for file in sorted(path.rglob("*")) if file.is_file())
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+    status = path.stat()
+    return _sha256(path, status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+@functools.cache
+def _sha256(path: Path, *_stamp: int) -> str:
+    """Of a file's content, which is hashed once as long as its stamp stays."""
     with open(path, "rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextlib.contextmanager

@@ -48,28 +48,18 @@ class RunRecord:
         return next((r for r in self.results if (r.model, r.check) == (model, check)), None)
 
 
-def skipped(run: RunRecord) -> list[tuple[str, list[str]]]:
-    """Each reason with what it kept from running, as "MODELS: CHECKS" of models that lack the same checks."""
-    by_reason: dict[str, dict[str, list[str]]] = {}
+def skipped(run: RunRecord) -> dict[str, list[str]]:
+    """What each reason kept from running."""
+    by_reason: dict[str, list[str]] = {}
     for result in run.of(SKIP):
-        by_reason.setdefault(result.message, {}).setdefault(result.model, []).append(result.check)
-    grouped = []
-    for reason, by_model in by_reason.items():
-        by_checks: dict[str, list[str]] = {}
-        for model, checks in by_model.items():
-            by_checks.setdefault(", ".join(checks), []).append(model)
-        grouped.append((reason, [f"{', '.join(models)}: {checks}" for checks, models in by_checks.items()]))
-    return grouped
+        by_reason.setdefault(result.message, []).append(result.name)
+    return by_reason
 
 
 def load(path: Path) -> list[RunRecord]:
     """Oldest first; lines that are damaged are left out."""
     runs = []
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []
-    for line in lines:
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:
             value = json.loads(line)
             value["results"] = [Result(**r) for r in value["results"]]

@@ -9,7 +9,7 @@ from pathlib import Path
 from . import files
 from .checks import CHECKS
 from .manifest import Manifest, Model
-from .fetch import File, Hashes, Place
+from .fetch import File, Place
 from .results import ERROR, FAIL, SKIP, Build, Task
 
 TOOLS = ("llmcheck", "llmgguf", "llmbench", "llmrun", "llmtok")
@@ -25,18 +25,16 @@ def _undecided(model: Model, check: str, file: File) -> Task:
     return Task(model.name, check, verdict=SKIP, message=reason)
 
 
-def _task(model: Model, check: str, manifest: Manifest, found: dict[str, File], place: Place,
-          hashes: Hashes) -> Task:
+def _task(model: Model, check: str, manifest: Manifest, found: dict[str, File], place: Place) -> Task:
     file = found[model.name]
     if file.status != "ready":
         return _undecided(model, check, file)
     inputs = {"model": [file.name, file.sha256]}
-    if check == "integrity":
-        if model.root:
-            inputs["root"] = ["", model.root]
+    if check == "integrity" and model.root:
+        inputs["root"] = ["", model.root]
     if check in ("ppl", "kld", "quality"):
         text = f"root/{manifest.text}"
-        inputs["text"] = [text, hashes.of(place.path(text))]
+        inputs["text"] = [text, files.sha256(place.path(text))]
     if check == "kld":
         other = manifest.families[model.family]
         if found[other].status != "ready":
@@ -49,7 +47,7 @@ def _task(model: Model, check: str, manifest: Manifest, found: dict[str, File], 
         if reference is None or not (path := place.path(reference["path"])).exists():
             what = f"no {kind} reference" if reference is None else f"{reference['path']} is not here"
             return Task(model.name, check, verdict=SKIP, message=f"{what}: ./dev nightly references {model.name}")
-        actual = hashes.of(path)
+        actual = files.sha256(path)
         if (need := reference.get("sha256", actual)) != actual:
             reason = f"{reference['path']}: SHA-256: found {actual}, need {need} (models.lock)"
             return Task(model.name, check, verdict=ERROR, message=reason)
@@ -57,7 +55,7 @@ def _task(model: Model, check: str, manifest: Manifest, found: dict[str, File], 
     if script := CHECKS[check].script:
         if not (path := place.path(script)).exists():
             return Task(model.name, check, verdict=SKIP, message=f"{script} is not here")
-        inputs["script"] = [script, hashes.of(path)]
+        inputs["script"] = [script, files.sha256(path)]
     return Task(model.name, check, inputs, model.figures.get(check, {}), model.refused)
 
 
@@ -71,12 +69,9 @@ def _applies(check: str, model: Model, manifest: Manifest) -> bool:
     return check != "real" or check in model.references
 
 
-def plan(manifest: Manifest, found: dict[str, File], place: Place, models: list[Model],
-         checks: list[str]) -> list[Task]:
+def plan(manifest: Manifest, found: dict[str, File], place: Place, models: list[Model], checks: list[str]) -> list[Task]:
     """The tasks of these models and checks, model by model."""
-    hashes = Hashes(place.state / "hashes.json")
-    return [_task(model, check, manifest, found, place, hashes) for model in models for check in checks
-            if _applies(check, model, manifest)]
+    return [_task(model, check, manifest, found, place) for model in models for check in checks if _applies(check, model, manifest)]
 
 
 def git(root: Path, *arguments: str) -> str:

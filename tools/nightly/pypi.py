@@ -2,7 +2,6 @@
 SHA256 FOLDER` prints where it is. Nothing in it is run. Ends with 77 where it cannot be had here, and with 1 where its bytes are others."""
 
 import ast
-import hashlib
 import os
 import re
 import subprocess
@@ -14,6 +13,8 @@ import requests
 from pypi_simple import NoSuchProjectError, PyPISimple, UnsupportedContentTypeError
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
+
+from . import files
 
 PYPI = "https://pypi.org/simple"
 PATIENCE = {"status_forcelist": (408, 429, 500, 502, 503, 504), "backoff_factor": 1.0, "respect_retry_after_header": True}
@@ -45,15 +46,10 @@ def _shown(url: str) -> str:
     return re.sub(r"//[^/@]*@", "//", url)
 
 
-def sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def fetch(package: str, file: str, pinned: str | None, folder: Path, *, tries: int = 3) -> Path:
     """The file in `folder`, from the first index that has it; `pinned`: its SHA-256, where that is known. @throws Unreachable, WrongContent, OSError"""
     path, said = folder / file, []
-    if path.exists() and pinned and sha256(path) == pinned:
+    if path.exists() and pinned and files.sha256(path) == pinned:
         return path
     folder.mkdir(parents=True, exist_ok=True)
     session = requests.Session()
@@ -68,7 +64,7 @@ def fetch(package: str, file: str, pinned: str | None, folder: Path, *, tries: i
                     continue
                 part = Path(scratch) / file
                 client.download_package(found, part, verify=False, keep_on_error=False)
-                if pinned and (got := sha256(part)) != pinned:
+                if pinned and (got := files.sha256(part)) != pinned:
                     raise WrongContent(f"{file}: found SHA-256 {got}, expected {pinned}")
                 os.replace(part, path)
                 return path

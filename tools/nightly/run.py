@@ -67,8 +67,8 @@ class Job:
 
     def pytest_terminal_summary(self, terminalreporter) -> None:
         past = history.load(self.place.state / "history.jsonl")
-        for reason, groups in history.skipped(self.record()):
-            terminalreporter.write_line(f"SKIP  {reason}\n      " + "\n      ".join(groups))
+        for reason, names in history.skipped(self.record()).items():
+            terminalreporter.write_line(f"SKIP  {reason}\n      {', '.join(names)}")
         for line in history.since_green(past, self.record(), self.place.root):
             terminalreporter.write_line(line)
 

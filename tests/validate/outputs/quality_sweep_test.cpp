@@ -1,5 +1,4 @@
 #include "tests/support/embedded_model.h"
-#include "tests/support/test.h"
 #include "tests/validate/check_results.h"
 #include "validate/outputs/quality/baseline.h"
 #include "validate/outputs/quality/sweep.h"
@@ -61,11 +60,8 @@ TEST_CASE("greedy text is flagged by the baseline of sampled text", "[quality]")
 
 TEST_CASE("each gate has its bound", "[quality]") {
   QualityResult result{.name = "x", .nll = {}, .tokens = {{1, 2}}};
-  result.perplexity = 3;
-  result.repetition = 0.2;
-  result.distinct2 = 0.8;
-  result.distinct3 = 0.9;
-  result.consistency = 1;
+  result.perplexity = 3, result.repetition = 0.2, result.consistency = 1;
+  result.distinct2 = 0.8, result.distinct3 = 0.9;
   QualityBaseline baseline = make_baseline(result, {});
   baseline.origin.model_sha256 = "this";
   REQUIRE(all_passed(check_against(result, "this", baseline)));

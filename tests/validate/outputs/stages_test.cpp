@@ -3,7 +3,6 @@
 
 #include "validate/outputs/stages/stages.h"
 
-#include "tests/support/test.h"
 #include "tests/validate/reference/fake_dump.h"
 #include "tests/validate/reference/transformers_run.h"
 

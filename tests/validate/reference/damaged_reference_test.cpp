@@ -1,7 +1,6 @@
 // References that someone damaged, one array at a time: each is refused by name or fails, none
 // crashes, and none passes.
 
-#include "tests/support/test.h"
 #include "tests/support/tiny_gguf.h"
 #include "tests/validate/reference/transformers_run.h"
 #include "validate/reference/gates/layer_check.h"

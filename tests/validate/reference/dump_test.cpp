@@ -1,6 +1,5 @@
 #include "validate/reference/dump/dump.h"
 
-#include "tests/support/test.h"
 #include "tests/validate/reference/fake_dump.h"
 
 namespace llm::test {

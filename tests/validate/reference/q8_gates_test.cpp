@@ -3,7 +3,6 @@
 
 #include "engine/engine.h"
 #include "engine/forward/reference/ops.h"
-#include "tests/support/test.h"
 #include "tests/validate/reference/transformers_run.h"
 #include "validate/reference/diff/metrics.h"
 #include "validate/reference/fault_localization/ideal_ops.h"

@@ -53,17 +53,11 @@ void round_ties_away(const float* x, std::size_t n, std::int8_t* codes) {
   }
 }
 
-void quantize_q8k_ties_away(const float* x, std::size_t n, KernelQ8K* out, std::size_t n_tokens) {
-  right().quantize_q8k(x, n, out, n_tokens);
-  for (std::size_t b = 0; b < n / 256; ++b) {
-    round_ties_away(x + b * 256, 256, out[b * n_tokens].qs);
-  }
-}
-
-void quantize_q8x32_ties_away(const float* x, std::size_t n, KernelQ8x32* out,
-                              std::size_t n_tokens) {
-  right().quantize_q8x32(x, n, out, n_tokens);
-  for (std::size_t b = 0; b < n / 32; ++b) round_ties_away(x + b * 32, 32, out[b * n_tokens].qs);
+template <auto kEntry, typename Block>
+void quantize_ties_away(const float* x, std::size_t n, Block* out, std::size_t n_tokens) {
+  (right().*kEntry)(x, n, out, n_tokens);
+  for (std::size_t b = 0; b < n / Block::kSize; ++b)
+    round_ties_away(x + b * Block::kSize, Block::kSize, out[b * n_tokens].qs);
 }
 
 void quantize_q8x32_one_token(const float* x, std::size_t n, KernelQ8x32* out, std::size_t) {
@@ -93,8 +87,10 @@ std::vector<Fault> all_faults() {
   using T = KernelTable;
   return {
       fault<&T::activate>("activate", "writes one element more", activate_one_too_many),
-      fault<&T::quantize_q8k>("quantize_q8k", "ties away from 0", quantize_q8k_ties_away),
-      fault<&T::quantize_q8x32>("quantize_q8x32", "ties away from 0", quantize_q8x32_ties_away),
+      fault<&T::quantize_q8k>("quantize_q8k", "ties away from 0",
+                              quantize_ties_away<&T::quantize_q8k, KernelQ8K>),
+      fault<&T::quantize_q8x32>("quantize_q8x32", "ties away from 0",
+                                quantize_ties_away<&T::quantize_q8x32, KernelQ8x32>),
       fault<&T::quantize_q8x32>("quantize_q8x32", "no stride", quantize_q8x32_one_token),
       fault<&T::matmul>("matmul, Q4_K", "all panels", matmul_from_first_panel),
   };

@@ -5,7 +5,6 @@
 #include "quant/formats/block_traits.h"
 #include "quant/kernels/kernel_table.h"
 #include "tests/support/nonfinite_models.h"
-#include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 #include "tests/validate/check_results.h"
 #include "validate/selftest/definition_check.h"

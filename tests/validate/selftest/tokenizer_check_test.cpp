@@ -4,7 +4,6 @@
 #include "validate/selftest/tokenizer_check.h"
 
 #include "engine/model/model_file.h"
-#include "tests/support/test.h"
 #include "tests/tokenizer/odd_vocabs.h"
 #include "tests/tokenizer/tiny_bpe.h"
 #include "tests/tokenizer/vocab_builder.h"
@@ -187,22 +186,17 @@ TEST_CASE("a wrong tokenizer is noticed and named", "[self][tokenizer]") {
     CHECK_FALSE(results[which].passed);
     CHECK(results[which].detail.find(words) != std::string::npos);
   };
-  // User-defined tokens written by a chat's user.
-  fails(0, "user-defined tokens taken literally", [&](TokenizerFunctions& f) {
-    f.encode = [&](std::string_view text, const EncodeOptions& options) {
-      EncodeOptions without = options;
-      without.literal = {};
-      return tokenizer.encode(text, without);
-    };
-  });
-  // Special tokens ignored.
-  fails(0, "special tokens parsed", [&](TokenizerFunctions& f) {
-    f.encode = [&](std::string_view text, const EncodeOptions& options) {
-      EncodeOptions without = options;
-      without.parse_special = false;
-      return tokenizer.encode(text, without);
-    };
-  });
+  // User-defined tokens written by a chat's user, then special tokens, ignored.
+  for (const bool literal : {true, false})
+    fails(0, literal ? "user-defined tokens taken literally" : "special tokens parsed",
+          [&, literal](TokenizerFunctions& f) {
+            f.encode = [&, literal](std::string_view text, const EncodeOptions& options) {
+              EncodeOptions without = options;
+              if (literal) without.literal = {};
+              if (!literal) without.parse_special = false;
+              return tokenizer.encode(text, without);
+            };
+          });
   // A space more at the start.
   fails(1, "the rules give", [&](TokenizerFunctions& f) {
     f.decode = [&](std::span<const TokenId> ids, const DecodeOptions& options) {
