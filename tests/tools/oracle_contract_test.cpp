@@ -94,10 +94,9 @@ std::vector<std::byte> mixed_model(const std::string& architecture = "llama") {
 
 TEST_CASE("every op of the definition agrees with the emulated contract", "[oracle]") {
   if (!oracle_available()) return;
-  const std::string f16 = LLM_SOURCE_DIR "/models/fable-3m-f16.gguf";
   const ScratchDirectory scratch;
   SECTION("mixed types") {
-    check_contract(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", "int8", "f16");
+    check_contract(kFable, "int8", "f16");
     check_contract(scratch.write("mixed.gguf", mixed_model()), "int8", "f16");
   }
   SECTION("biases, head norms, halves") {
@@ -110,7 +109,7 @@ TEST_CASE("every op of the definition agrees with the emulated contract", "[orac
     for (const char* type : {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL", "Q2_K", "Q3_K_S",
                              "Q4_K_S", "Q5_K_S", "Q6_K", "IQ4_XS", "MXFP4", "BF16", "F32"}) {
       const std::string path = scratch / fmt::format("{}.gguf", type);
-      run_tool("llmquant", {f16, path, type, "--pure", "-q"}).must_end(0);
+      run_tool("llmquant", {kFableF16, path, type, "--pure", "-q"}).must_end(0);
       check_contract(path, "int8", "f16");
       std::filesystem::remove(path);
     }
@@ -120,27 +119,26 @@ TEST_CASE("every op of the definition agrees with the emulated contract", "[orac
     for (const char* compute : {"int8", "f32"}) check_contract(path, compute, "f16");
   }
   SECTION("each type of the cache, and no codes") {
-    check_contract(f16, "int8", "f16");
-    check_contract(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", "int8", "f32");
-    check_contract(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", "f32", "f16");
-    check_contract(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", "f32", "f32");
-    check_contract(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", "int8", "q8");
-    check_contract(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", "f32", "q8");
+    check_contract(kFableF16, "int8", "f16");
+    for (const auto& [compute, kv] :
+         {std::pair("int8", "f32"), {"f32", "f16"}, {"f32", "f32"}, {"int8", "q8"}, {"f32", "q8"}})
+      check_contract(kFable, compute, kv);
   }
   SECTION("q8: heads of several groups, the last one short; halves, whose groups are packed dims") {
     for (const char* shape : {"odd80", "qwen3-small", "gemma3-small"}) {
       const std::string path = scratch / fmt::format("{}.gguf", shape);
-      REQUIRE(run_tool("llmsynth", {path, "--shape", shape, "--type", "Q8_0", "-q"}).exit_code ==
-              0);
+      run_tool("llmsynth", {path, "--shape", shape, "--type", "Q8_0", "-q"}).must_end(0);
       check_contract(path, "f32", "q8");
     }
   }
   SECTION("attention over more than two chunks of keys") {
     for (const KvType kv : {KvType::kF16, KvType::kQ8}) {
       const auto reference = oracle_dump(
-          f16, fmt::format("--ids-random {} --compute int8 --kv {}", effort(600, 270), kv_name(kv)),
+          kFableF16,
+          fmt::format("--ids-random {} --compute int8 --kv {}", effort(600, 270), kv_name(kv)),
           scratch / "r2.npz");
-      ContractCheck(f16, Compute::kInt8, kv).run(reference, {TapOp::kRope, TapOp::kAttention});
+      ContractCheck(kFableF16, Compute::kInt8, kv)
+          .run(reference, {TapOp::kRope, TapOp::kAttention});
     }
   }
 }

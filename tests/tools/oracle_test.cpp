@@ -1,7 +1,9 @@
 // The engine against an independent forward pass: numpy, f64, weights dequantized by the `gguf`
 // package (tools/reference_f64/from_gguf.py). Nothing is shared between the two but the file.
+// Embeddings of llmserve against embedding.py beside it.
 
 #include "engine/engine.h"
+#include "tests/tools/llmserve_process.h"
 #include "tests/tools/oracle_process.h"
 #include "validate/reference/diff/layer_diff.h"
 #include "validate/reference/dump/dump.h"
@@ -9,7 +11,6 @@
 #include "validate/report/text.h"
 
 namespace llm::test {
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -121,6 +122,41 @@ assert found["step_ptr"].dtype == np.int64 and found["step_ptr"].tolist() == [-1
 assert bytes(found["__meta__"]) == b"hi"
 )";
   CHECK(run(fmt::format("'{}' '{}' '{}'", python(), script, path)) == 0);
+}
+
+TEST_CASE("embeddings agree with the f64 oracle", "[oracle]") {
+  if (!oracle_available()) return;
+  for (const std::string pooling : {"mean", "last"}) {
+    const Server server({kFableF16, "-q", "--compute", "f32", "--kv", "f32", "--pooling", pooling});
+    const Json ids = server.tokens(
+        "{'prompt': 'Once upon a time, there was a little girl named Lily. She found a red ball.'}"_j);
+    for (const int dimensions : {256, 40}) {
+      CAPTURE(pooling, dimensions);
+      const auto found = server.post("/v1/embeddings", {{"input", ids}, {"dimensions", dimensions}})
+                             .at("/data/0/embedding")
+                             .get<std::vector<double>>();
+      const std::string list = json_text(ids);
+      const auto oracle = run_shell(fmt::format(
+          "'{}' '{}/tools/reference_f64/embedding.py' '{}' --ids {} --pooling {} --dimensions {}",
+          python(), LLM_SOURCE_DIR, kFableF16, list.substr(1, list.size() - 2), pooling,
+          dimensions));
+      REQUIRE(oracle.exit_code == 0);
+      const auto expected = test::parse_json(oracle.out).get<std::vector<double>>();
+      REQUIRE(found.size() == expected.size());
+      double cosine = 0;
+      double most = 0;
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        cosine += found[i] * expected[i];
+        most = std::max(most, std::abs(found[i] - expected[i]));
+      }
+      std::cout << pooling << ", " << dimensions << " values: 1 - cosine " << 1 - cosine
+                << ", largest error " << most << "\n";
+      // f32 noise: NMSE 1e-9 (oracle_test), so 3e-5 of a vector of length 1, which is spread over
+      // it.
+      CHECK(std::abs(1 - cosine) < 1e-7);
+      CHECK(most < 1e-6);
+    }
+  }
 }
 
 }  // namespace llm::test
