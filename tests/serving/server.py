@@ -47,13 +47,14 @@ def serve(bin_dir: pathlib.Path, *options: str, model: pathlib.Path | None = MOD
         assert process.wait(timeout=60) == 0, f"llmserve ended with {process.returncode}"
 
 
-def answer(url: str, path: str, body: dict | None = None, key: str = "") -> tuple[int, str]:
+def answer(url: str, path: str, body: dict | bytes | None = None, key: str = "", timeout: float = 600) -> tuple[int, str]:
     """Status and text, whatever they are."""
-    connection = http.client.HTTPConnection(urllib.parse.urlparse(url).netloc, timeout=600)
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-    connection.request("GET" if body is None else "POST", path, None if body is None else json.dumps(body), headers)
-    reply = connection.getresponse()
-    return reply.status, reply.read().decode()
+    data = json.dumps(body) if isinstance(body, dict) else body
+    with contextlib.closing(http.client.HTTPConnection(urllib.parse.urlparse(url).netloc, timeout=timeout)) as connection:
+        connection.request("GET" if body is None else "POST", path, data, headers)
+        reply = connection.getresponse()
+        return reply.status, reply.read().decode()
 
 
 class Server:
