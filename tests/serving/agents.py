@@ -14,8 +14,6 @@ import json
 import pathlib
 import random
 import sys
-import urllib.error
-import urllib.request
 
 import embedders
 import kinds
@@ -28,12 +26,8 @@ UNLIKE = ("id", "call_id", "created", "created_at", "total_duration", "prompt_to
 def answer(url: str, request: tuple[str, dict]) -> str:
     """What of an answer is a function of model and request: not its ids and times, nor how many tokens were stored already."""
     path, body = request
-    sent = urllib.request.Request(url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(sent, timeout=600) as got:
-            text = got.read().decode()
-    except urllib.error.HTTPError as error:
-        raise AssertionError(f"{request}: {error.code} {error.read().decode()}") from error
+    status, text = server.answer(url, path, body)
+    assert status == 200, f"{request}: {status} {text}"
     if body.get("stream"):
         chunks = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
         return json.dumps([chunk["choices"] for chunk in chunks])

@@ -93,17 +93,6 @@ def address_of(url: str):
     return parsed.hostname, parsed.port
 
 
-def ask(url: str, path: str, body, timeout: float = 60) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection(*address_of(url), timeout=timeout)
-    try:
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        connection.request("POST", path, data, {"Content-Type": "application/json"})
-        answer = connection.getresponse()
-        return answer.status, answer.read()
-    finally:
-        connection.close()
-
-
 # What ordinary clients ask for.
 
 
@@ -118,9 +107,9 @@ def ordinary_requests(models: list[str]) -> list[tuple[str, dict]]:
     return requests
 
 
-def said(answer: bytes) -> str:
+def said(text: str) -> str:
     """What must not change from one answer to the next."""
-    body = json.loads(answer)
+    body = json.loads(text)
     return json.dumps(body["choices"] if "choices" in body else body, sort_keys=True)
 
 
@@ -130,8 +119,8 @@ def ordinary_client(url: str, requests, expected, until: float, number: int, res
         i = pick.randrange(len(requests))
         begin = time.monotonic()
         try:
-            status, answer = ask(url, *requests[i])
-            fault = "" if status == 200 and said(answer) == expected[i] else f"{status} {answer[:300]!r}"
+            status, text = server.answer(url, *requests[i], timeout=60)
+            fault = "" if status == 200 and said(text) == expected[i] else f"{status} {text[:300]!r}"
         except (OSError, http.client.HTTPException, ValueError) as error:
             fault = repr(error)
         results.append((time.monotonic() - begin, fault))
@@ -187,7 +176,7 @@ class Bench:
 
     def ask(self, path: str, body, timeout: float = 30) -> None:
         try:
-            status, _ = ask(self.url, path, body, timeout)
+            status, _ = server.answer(self.url, path, body, timeout=timeout)
             self.answers[status] += 1
         except TimeoutError:
             self.answers["left"] += 1
@@ -405,9 +394,9 @@ def measure(process: subprocess.Popen, folder: pathlib.Path, attack: Attack, con
     if attack.prepare is not None:
         attack.prepare()
     requests = ordinary_requests(models)
-    expected = [said(ask(url, *request)[1]) for request in requests]  # loads them, too
+    expected = [said(server.answer(url, *request, timeout=60)[1]) for request in requests]  # loads them, too
     if attack.options:
-        ask(url, "/v1/completions", {"model": HOSTILE, "prompt": "a", "max_tokens": 1})
+        server.answer(url, "/v1/completions", {"model": HOSTILE, "prompt": "a", "max_tokens": 1})
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
     clients = context.Process(target=ordinary_clients, args=(url, requests, expected, seconds, queue))
@@ -423,7 +412,7 @@ def measure(process: subprocess.Popen, folder: pathlib.Path, attack: Attack, con
     for thread in threads:
         thread.join(timeout=60)
     with contextlib.suppress(OSError):
-        again = [said(ask(url, *request)[1]) for request in requests[:4]]
+        again = [said(server.answer(url, *request, timeout=60)[1]) for request in requests[:4]]
         if again != expected[:4]:
             results.append((0.0, "another text after the attack"))
     return Outcome(results, dict(bench.answers))

@@ -318,15 +318,15 @@ def framings():
 class Neighbour:
     """Sends short requests all the time, one after the other, and keeps the longest wait since it was last asked."""
 
-    def __init__(self, address):
-        self.address, self.longest, self.ends = address, 0.0, False
+    def __init__(self, url: str):
+        self.url, self.longest, self.ends = url, 0.0, False
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
 
     def run(self):
         while not self.ends:
             begin = time.monotonic()
-            status, _ = post(self.address, "/tokenize", b'{"prompt":"a"}')
+            status, _ = server.answer(self.url, "/tokenize", {"prompt": "a"})
             self.longest = max(self.longest, time.monotonic() - begin if status == 200 else math.inf)
             time.sleep(0.005)
 
@@ -335,26 +335,17 @@ class Neighbour:
         return longest
 
 
-def post(address, path: str, body: bytes) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection(*address, timeout=600)
-    connection.request("POST", path, body, {"Content-Type": "application/json"})
-    answer = connection.getresponse()
-    return answer.status, answer.read()
-
-
-def send(address, text: bytes) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection(*address, timeout=600)
+def send(url: str, text: bytes) -> tuple[int, str]:
+    connection = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc, timeout=600)
     connection.connect()
     connection.sock.sendall(text)
     answer = http.client.HTTPResponse(connection.sock)
     answer.begin()
-    return answer.status, answer.read()
+    return answer.status, answer.read().decode()
 
 
 def judge_all(arguments, url: server.Url, where: str, with_fields: bool) -> list:
-    parsed = urllib.parse.urlsplit(url)
-    address = (parsed.hostname, parsed.port)
-    neighbour = Neighbour(address)
+    neighbour = Neighbour(url)
     results = []
 
     def judge(name, ask):
@@ -372,9 +363,9 @@ def judge_all(arguments, url: server.Url, where: str, with_fields: bool) -> list
         for make in (conversations(), schemas(), *([fields(url)] if with_fields else [])):
             for name, path, body in make:
                 assert len(body) <= 4 << 20, (name, len(body))
-                judge(f"{path} {name}{where}", lambda path=path, body=body: post(address, path, body))
+                judge(f"{path} {name}{where}", lambda path=path, body=body: server.answer(url, path, body))
         for name, text in framings() if with_fields else ():
-            judge(f"HTTP {name}", lambda text=text: send(address, text))
+            judge(f"HTTP {name}", lambda text=text: send(url, text))
     finally:
         neighbour.ends = True
         neighbour.thread.join()

@@ -1,10 +1,15 @@
-"""llmserve as the scripts beside this file start it, and llmrun as what it is held against."""
+"""llmserve as scripts of the tests start it and ask it, and llmrun as what it is compared with."""
 
+import atexit
 import contextlib
+import http.client
 import json
 import os
 import pathlib
+import signal
 import subprocess
+import time
+import urllib.parse
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -28,10 +33,10 @@ class Url(str):
 
 
 @contextlib.contextmanager
-def serve(bin_dir: pathlib.Path, *options: str, model: pathlib.Path | None = MODEL):
+def serve(bin_dir: pathlib.Path, *options: str, model: pathlib.Path | None = MODEL, **popen):
     """Yields the URL of a server on a free port, which has drained when this ends. Without a model the options name some."""
     command = [bin_dir / "llmserve", *([model] if model else []), "--port", "0", "-q", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **popen) as process:
         try:
             url = Url(process.stdout.readline().strip())
             url.pid = process.pid
@@ -40,6 +45,49 @@ def serve(bin_dir: pathlib.Path, *options: str, model: pathlib.Path | None = MOD
         finally:
             process.terminate()
         assert process.wait(timeout=60) == 0, f"llmserve ended with {process.returncode}"
+
+
+def answer(url: str, path: str, body: dict | bytes | None = None, key: str = "", timeout: float = 600) -> tuple[int, str]:
+    """Status and text, whatever they are."""
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    data = json.dumps(body) if isinstance(body, dict) else body
+    with contextlib.closing(http.client.HTTPConnection(urllib.parse.urlparse(url).netloc, timeout=timeout)) as connection:
+        connection.request("GET" if body is None else "POST", path, data, headers)
+        reply = connection.getresponse()
+        return reply.status, reply.read().decode()
+
+
+class Server:
+    """llmserve on a free port, whose end and words are looked at."""
+
+    def __init__(self, bin_dir: pathlib.Path, model: pathlib.Path, *options: str, **popen):
+        self.process = subprocess.Popen([bin_dir / "llmserve", model, "--port", "0", *options], stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True, **popen)
+        atexit.register(self.process.kill)
+        self.url = self.process.stdout.readline().strip()
+        assert self.url, self.process.communicate()
+
+    def ask(self, path: str, body: dict | None = None, key: str = "") -> str:
+        status, text = answer(self.url, path, body, key)
+        assert status == 200, text
+        return text
+
+    def metric(self, name: str) -> int:
+        return int(metric(self.url, name))
+
+    def comes_to(self, name: str, value: int) -> None:
+        for _ in range(3000):
+            if self.metric(name) == value:
+                return
+            time.sleep(0.01)
+        raise AssertionError((name, value, self.metric(name)))
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> str:
+        """What it has said on stderr."""
+        self.process.send_signal(how)
+        errors = self.process.communicate(timeout=60)[1]
+        assert self.process.returncode == (0 if how == signal.SIGTERM else -how), errors
+        return errors
 
 
 def post(url: str, path: str, body: dict):

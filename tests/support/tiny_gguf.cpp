@@ -376,6 +376,17 @@ void TinyGguf::set_strings(std::string_view key, const std::vector<std::string>&
   set_encoded(key, static_cast<std::uint32_t>(GgufType::kArray), encoded_string_array(values));
 }
 
+void TinyGguf::set_pieces(const std::map<std::size_t, std::string>& changed, std::int32_t kind) {
+  auto all = pieces();
+  auto all_kinds = kinds();
+  for (const auto& [id, piece] : changed) {
+    all.at(id) = piece;
+    all_kinds.at(id) = kind;
+  }
+  set_strings("tokenizer.ggml.tokens", all);
+  set_array("tokenizer.ggml.token_type", GgufType::kInt32, all_kinds);
+}
+
 void TinyGguf::set_encoded(std::string_view key, std::uint32_t type, std::string value) {
   auto entry = std::ranges::find(entries, key, &Entry::key);
   if (entry == entries.end())

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -105,6 +106,9 @@ struct TinyGguf {
   void set_array(std::string_view key, GgufType element, const std::vector<T>& values) {
     set_encoded(key, static_cast<std::uint32_t>(GgufType::kArray), encoded_array(element, values));
   }
+  void set_bool(std::string_view key, std::uint8_t value) { set(key, GgufType::kBool, value); }
+  /// Gives tokens of llama()'s vocabulary other pieces, and one kind (3: control).
+  void set_pieces(const std::map<std::size_t, std::string>& changed, std::int32_t kind = 1);
   void set_encoded(std::string_view key, std::uint32_t type, std::string value);
   void remove(std::string_view key);
   void remove_tensor(std::string_view name);

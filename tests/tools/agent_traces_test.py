@@ -4,13 +4,9 @@ protocol, by models whose templates differ in what they take; docs/clients.md te
     agent_traces_test.py BIN_DIR MODEL
 """
 
-import http.client
-import json
 import pathlib
-import subprocess
 import sys
 import tempfile
-import urllib.parse
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS / "serving"), str(TESTS / "clients")]
@@ -18,6 +14,7 @@ import jobs  # noqa: E402
 import protocol  # noqa: E402
 import traces  # noqa: E402
 from agent_traces import AGENTS  # noqa: E402
+from server import answer, serve  # noqa: E402
 
 # A template that writes whatever it is given; one that refuses a system message which is not the first, as Qwen3.5's; one
 # that has no system role and takes turns, as Gemma 2's.
@@ -31,13 +28,6 @@ TEMPLATES = {
 }
 
 
-def answer(host: str, path: str, body: dict) -> tuple[int, str]:
-    connection = http.client.HTTPConnection(host, timeout=120)
-    connection.request("POST", f"{path}?beta=true", json.dumps(body), {"Content-Type": "application/json"})
-    reply = connection.getresponse()
-    return reply.status, reply.read().decode()
-
-
 def all_requests() -> dict[str, list[tuple[str, dict, int]]]:
     """For each client path, body and status of its requests."""
     requests = {agent: [(path, body, 200) for path, body in shapes()] for agent, shapes in AGENTS.items()}
@@ -47,8 +37,8 @@ def all_requests() -> dict[str, list[tuple[str, dict, int]]]:
     return requests
 
 
-def failure_of(host: str, path: str, body: dict, status: int) -> str | None:
-    found, text = answer(host, path, {key: value for key, value in body.items() if key != "model"})
+def failure_of(url: str, path: str, body: dict, status: int) -> str | None:
+    found, text = answer(url, f"{path}?beta=true", {key: value for key, value in body.items() if key != "model"})
     if found != status:
         return f"{found}, need {status}: {text[:300]}"
     try:
@@ -78,18 +68,12 @@ def main() -> int:
         with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
             template.write(jinja)
             template.flush()
-            command = [bin_dir / "llmserve", model, "--port", "0", "-q", "-t", "1", "-c", "8192", "--max-tokens", "12",
-                       "--chat-template", template.name]
-            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-                host = urllib.parse.urlparse(process.stdout.readline().strip()).netloc
-                assert host, process.stderr.read()
+            options = ["-t", "1", "-c", "8192", "--max-tokens", "12", "--chat-template", template.name]
+            with serve(bin_dir, *options, model=model) as url:
                 for client, shapes in requests.items():
                     for i, request in enumerate(shapes):
-                        if failure := failure_of(host, *request):
+                        if failure := failure_of(url, *request):
                             failures.append(f"{name}: {client} {i}: {failure}")
-                process.terminate()
-                process.communicate(timeout=60)
-                assert process.returncode == 0, f"llmserve ended with {process.returncode}"
     print("\n".join(failures) or "all answered")
     return 1 if failures else 0
 

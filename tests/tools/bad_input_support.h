@@ -20,6 +20,10 @@ struct BadInputRow {
     name, code, {__VA_ARGS__}, [](TinyGguf& m) { patch; } \
   }
 
+/// Name, exit code, a key that `set` (a function of TinyGguf) gives a value, and words besides the
+/// key.
+#define KEY(name, code, key, set, value, ...) ROW(name, code, m.set(key, value), key, __VA_ARGS__)
+
 /// Patches a small model for each row and checks code and words twice: of open_model_bytes(), and
 /// of `llmgguf verify` on a file (where the message must also name program and file).
 void check_rows(std::span<const BadInputRow> rows);

@@ -5,49 +5,25 @@ disk costs time alone. Prints how long first tokens take.
 """
 
 import argparse
-import http.client
 import json
 import pathlib
 import random
-import re
 import resource
 import signal
-import subprocess
+import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "serving"))
+from server import Server  # noqa: E402
 
-class Server:
-    def __init__(self, binary: pathlib.Path, model: str, *options: str, **process):
-        self.process = subprocess.Popen([binary, model, "--port", "0", *options], stdout=subprocess.PIPE, text=True,
-                                        stderr=subprocess.PIPE, **process)
-        self.host = self.process.stdout.readline().strip().removeprefix("http://")
-        assert self.host, self.process.communicate()
 
-    def get(self, method: str, path: str, body: dict | None = None, key: str = "") -> str:
-        connection = http.client.HTTPConnection(self.host, timeout=600)
-        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-        connection.request(method, path, body and json.dumps(body), headers)
-        reply = connection.getresponse()
-        text = reply.read().decode()
-        assert reply.status == 200, text
-        return text
-
-    def ask(self, prompt: list[int], key: str = "") -> tuple[list, int, float]:
-        """The text with its log probabilities, what was cached, and seconds."""
-        started = time.monotonic()
-        body = {"prompt": prompt, "max_tokens": 4, "temperature": 0, "logprobs": 2}
-        answer = json.loads(self.get("POST", "/v1/completions", body, key))
-        seconds = time.monotonic() - started
-        choice = answer["choices"][0]
-        return [choice["text"], choice["logprobs"]], answer["usage"]["prompt_tokens_details"]["cached_tokens"], seconds
-
-    def metric(self, name: str) -> int:
-        return int(re.search(rf"^llmserve_{name}\{{.*\}} (\d+)$", self.get("GET", "/metrics"), re.MULTILINE)[1])
-
-    def end(self, how: signal.Signals = signal.SIGTERM) -> str:
-        self.process.send_signal(how)
-        return self.process.communicate(timeout=60)[1]
+def ask(server: Server, prompt: list[int], key: str = "") -> tuple[list, int, float]:
+    """The text with its log probabilities, what was cached, and seconds."""
+    started = time.monotonic()
+    reply = json.loads(server.ask("/v1/completions", {"prompt": prompt, "max_tokens": 4, "temperature": 0, "logprobs": 2}, key))
+    choice = reply["choices"][0]
+    return [choice["text"], choice["logprobs"]], reply["usage"]["prompt_tokens_details"]["cached_tokens"], time.monotonic() - started
 
 
 def small_files() -> None:
@@ -77,18 +53,18 @@ def main() -> None:
         options = ("-t", a.threads)
 
         def start(*more: str) -> Server:
-            return Server(a.bin_dir / "llmserve", a.model, *options, "--cache-dir", str(cache), *more)
+            return Server(a.bin_dir, a.model, *options, "--cache-dir", str(cache), *more)
 
-        server = Server(a.bin_dir / "llmserve", a.model, *options)
-        expected, cached, plain = server.ask(prompt)
+        server = Server(a.bin_dir, a.model, *options)
+        expected, cached, plain = ask(server, prompt)
         assert cached == 0
         server.end()
         server = start()
-        first, cached, computing = server.ask(prompt)
+        first, cached, computing = ask(server, prompt)
         assert first == expected and cached == 0, (first, cached)
         second = start()  # beside it
         wait_for_files(cache)
-        found, cached, _ = second.ask(prompt)
+        found, cached, _ = ask(second, prompt)
         assert found == expected and cached == a.tokens - 1, cached
         assert second.metric("loaded_tokens_total") == a.tokens - 1
         second.end()
@@ -96,23 +72,23 @@ def main() -> None:
         times = []
         for how in (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
             server = start()
-            found, cached, seconds = server.ask(prompt)
+            found, cached, seconds = ask(server, prompt)
             assert found == expected and cached == a.tokens - 1, (how, cached)
             times.append(seconds)
-            server.ask([*prompt, 7, 8, 9])  # what is under way when it is killed
+            ask(server, [*prompt, 7, 8, 9])  # what is under way when it is killed
             server.end(how)
         size = sum(file.stat().st_size for file in cache.glob("*.kv"))
         print(f"{a.tokens} tokens, {size / 1e6:.1f} MB: {plain:.3f} s without a cache, {computing:.3f} s while it is written; "
               f"after a restart {', '.join(f'{seconds:.3f}' for seconds in times)} s ({max(times) / plain:.1%})")
         server = start("--cache-scope", "key")
-        answers = [server.ask(prompt, key) for key in ("a", "b", "a")]
+        answers = [ask(server, prompt, key) for key in ("a", "b", "a")]
         assert all(text == expected for text, _, _ in answers)
         assert [cached for _, cached, _ in answers] == [0, 0, a.tokens - 1], answers
         server.end()
     with tempfile.TemporaryDirectory() as folder:
         # No file of a page can be written, as on a full disk.
-        server = Server(a.bin_dir / "llmserve", a.model, "-t", a.threads, "--cache-dir", folder, preexec_fn=small_files)
-        answers = [server.ask(prompt) for _ in range(2)]
+        server = Server(a.bin_dir, a.model, "-t", a.threads, "--cache-dir", folder, preexec_fn=small_files)
+        answers = [ask(server, prompt) for _ in range(2)]
         assert [text for text, _, _ in answers] == [expected, expected]
         log = server.end()
         assert log.count("--cache-dir: ") == 1, log

@@ -21,6 +21,7 @@ BIN = Path(sys.argv.pop(1)).resolve()
 MODEL = (ROOT / "models/fable-3m-q4_k_m.gguf").read_bytes()
 OTHER = MODEL[:-1] + bytes([MODEL[-1] ^ 1])  # loads as well: a weight differs
 REPO = "maker/tiny-GGUF"
+FILE = f"{REPO}/tiny-Q4_K_M.gguf"  # what is fetched where no other is named
 FILES = {"README.md": b"words", "mmproj-Q4_K_M.gguf": b"no model", "a/tiny.Q8_0.gguf": OTHER, "tiny-IQ4_K_M.gguf": b"no model",
          "tiny-Q4_K_M.gguf": MODEL, "tiny-UD-Q4_K_XL.gguf": OTHER}
 
@@ -46,6 +47,16 @@ class HubTest(unittest.TestCase):
                        "HF_HUB_OFFLINE": "", "no_proxy": "*", **variables}
         return subprocess.Popen([BIN / tool, "-hf", name, *rest, *words], env=environment, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def start_slowly(self) -> tuple[subprocess.Popen, Path]:
+        """A process that has fetched a part of the file, and that part."""
+        self.hub.faults[FILE] = ["slow"]
+        process = self.start(REPO)
+        part = self.repo / f"blobs/{digest(MODEL)}.incomplete"
+        while not part.exists() or part.stat().st_size < 300000:
+            self.assertIsNone(process.poll())
+            time.sleep(0.01)
+        return process, part
 
     def run_tool(self, name: str, code: int, *said: str, **options: str) -> str:
         """What stands on stderr after exit code `code`, seen to have the words `said`."""
@@ -103,19 +114,14 @@ class HubTest(unittest.TestCase):
         self.assertEqual(process.returncode, 2)
 
     def test_cut_connections_go_on_by_range(self):
-        self.hub.faults[f"{REPO}/tiny-Q4_K_M.gguf"] = ["cut:700000", "500", "cut:300000", "429"]
+        self.hub.faults[FILE] = ["cut:700000", "500", "cut:300000", "429"]
         self.run_tool(REPO, 0)
         self.assertEqual([wanted for _, wanted in self.hub.requests],
                          ["", "bytes=700000-", "bytes=700000-", "bytes=1000000-", "bytes=1000000-"])
         self.assertEqual(self.blobs(), {digest(MODEL): len(MODEL)})
 
     def test_killed_process_goes_on_by_range(self):
-        self.hub.faults[f"{REPO}/tiny-Q4_K_M.gguf"] = ["slow"]
-        process = self.start(REPO)
-        part = self.repo / f"blobs/{digest(MODEL)}.incomplete"
-        while not part.exists() or part.stat().st_size < 300000:
-            self.assertIsNone(process.poll())
-            time.sleep(0.01)
+        process, part = self.start_slowly()
         process.kill()
         process.communicate()
         size = part.stat().st_size
@@ -130,7 +136,7 @@ class HubTest(unittest.TestCase):
         for content, faults, requests in ((b"x" * 1000, [], 2), (MODEL[:1000], ["no-range"], 1), (b"x" * len(MODEL), [], 1),
                                           (MODEL + b"x", [], 1)):
             self.hub.requests.clear()
-            self.hub.faults[f"{REPO}/tiny-Q4_K_M.gguf"] = list(faults)
+            self.hub.faults[FILE] = list(faults)
             part.write_bytes(content)
             self.run_tool(REPO, 0)
             self.assertEqual(self.blobs(), {digest(MODEL): len(MODEL)})
@@ -138,7 +144,7 @@ class HubTest(unittest.TestCase):
             (part.with_suffix("")).unlink()
 
     def test_wrong_content_is_refused_and_removed(self):
-        self.hub.faults[f"{REPO}/tiny-Q4_K_M.gguf"] = ["wrong"]
+        self.hub.faults[FILE] = ["wrong"]
         for begin in (b"", b"x" * 1000):
             if begin:
                 (self.repo / f"blobs/{digest(MODEL)}.incomplete").write_bytes(begin)
@@ -168,9 +174,9 @@ class HubTest(unittest.TestCase):
         self.run_tool(REPO, 4, "bytes of headers or more, need at most 262144")
         self.assertEqual(self.fetched(), [])
         for status in ("404", "403"):
-            self.hub.faults[f"{REPO}/tiny-Q4_K_M.gguf"] = [f"endless:{status}"]
+            self.hub.faults[FILE] = [f"endless:{status}"]
             self.run_tool(REPO, 4, f"found status {status}")
-        self.hub.faults[f"{REPO}/tiny-Q4_K_M.gguf"] = ["endless:200"]
+        self.hub.faults[FILE] = ["endless:200"]
         self.run_tool(REPO, 8, f"bytes or more, need {len(MODEL)}")
         self.assertEqual(self.blobs(), {})
 
@@ -179,15 +185,15 @@ class HubTest(unittest.TestCase):
         for more in (7, 200000):
             self.hub.requests.clear()
             self.hub.dripped = 1000
-            self.hub.faults[f"{REPO}/tiny-Q4_K_M.gguf"] = [f"drip:{more}"]
+            self.hub.faults[FILE] = [f"drip:{more}"]
             err = self.run_tool(REPO, 4, f"bytes, need {len(MODEL)}")
             self.assertIn(f"no try goes on: found {self.hub.dripped} bytes", err)
             self.assertLessEqual(len(self.hub.requests), 6)
             shutil.rmtree(self.repo)
         # The same by ranges: a try that brings little is none.
-        self.hub.faults[f"{REPO}/tiny-Q4_K_M.gguf"] = ["cut:10"] * 50
+        self.hub.faults[FILE] = ["cut:10"] * 50
         self.run_tool(REPO, 4, f"found 40 bytes, need {len(MODEL)}")
-        self.hub.faults[f"{REPO}/tiny-Q4_K_M.gguf"] = ["short"]
+        self.hub.faults[FILE] = ["short"]
         self.run_tool(REPO, 4, f"found {len(MODEL) - 5} bytes, need {len(MODEL)}")
 
     def test_what_a_killed_process_leaves_is_taken_up(self):
@@ -203,17 +209,12 @@ class HubTest(unittest.TestCase):
         self.assertEqual(link.read_bytes(), MODEL)
 
     def test_the_beginning_of_what_the_hub_lists_no_more_is_removed(self):
-        self.hub.faults[f"{REPO}/tiny-Q4_K_M.gguf"] = ["slow"]
-        process = self.start(REPO)
-        part = self.repo / f"blobs/{digest(MODEL)}.incomplete"
-        while not part.exists() or part.stat().st_size < 300000:
-            self.assertIsNone(process.poll())
-            time.sleep(0.01)
+        process, part = self.start_slowly()
         process.send_signal(signal.SIGSTOP)  # it lives, and holds its lock
         theirs = self.repo / f"blobs/{digest(b'x')}.incomplete"
         theirs.write_bytes(b"x")
         (self.cache / f".locks/models--maker--tiny-GGUF/{digest(b'x')}.lock").write_bytes(b"")
-        del self.hub.files[f"{REPO}/tiny-Q4_K_M.gguf"]
+        del self.hub.files[FILE]
         self.run_tool(f"{REPO}:Q8_0", 0)
         self.assertTrue(part.exists())
         process.kill()
@@ -258,7 +259,7 @@ class HubTest(unittest.TestCase):
         self.run_tool(f"{REPO}:Q4_K_M", 4, "http://127.0.0.1:9/api/models", HF_ENDPOINT="http://127.0.0.1:9")
 
     def test_two_processes_fetch_once(self):
-        self.hub.faults[f"{REPO}/tiny-Q4_K_M.gguf"] = ["slow"]
+        self.hub.faults[FILE] = ["slow"]
         both = [self.start(REPO) for _ in range(2)]
         said = [process.communicate(timeout=300)[1] for process in both]
         self.assertEqual([process.returncode for process in both], [0, 0], said)

@@ -21,6 +21,12 @@ class LlmcheckFolder : public ToolFolder {
     return test::parse_json(read("r.json"));
   }
 
+  /// Command lines that are refused, each with exit code and words on stderr.
+  void must_refuse(const std::vector<std::tuple<std::string, int, std::string>>& rows) const {
+    for (const auto& [arguments, code, words] : rows)
+      llmcheck(arguments).must_refuse(code, {words});
+  }
+
   mutable std::string out;  ///< of the last report
 };
 

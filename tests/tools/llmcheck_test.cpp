@@ -1,5 +1,6 @@
 // llmcheck as a user runs it: exit codes, words and files.
 
+#include "base/xxh3.h"
 #include "engine/forward/activation_points.h"
 #include "tests/support/nonfinite_models.h"
 #include "tests/tools/llmcheck_process.h"
@@ -57,14 +58,12 @@ TEST_CASE("one flipped bit of a weight is found, with op and tensor", "[llmcheck
   const auto json =
       w.report("bad.gguf --layer-diff own.npz --compute f32 --report r.html --report r.junit.xml",
                1, {"the first is " + tap, tensor, "the model files differ"});
-  CHECK(json["schema_version"] == 1);
-  CHECK(json["verdict"] == "FAIL");
   // The engine itself is sound: it computes the damaged file as the definition does.
-  CHECK(json["layer_diffs"][0]["name"] == "f32-bits");
-  CHECK(json["layer_diffs"][0]["verdict"] == "PASS");
-  CHECK(json["layer_diffs"][1]["name"] == "f32-ops");
-  CHECK(json["layer_diffs"][1]["first_failing"] == tap);
-  CHECK(json["layer_diffs"][1]["rows"].size() == 63);
+  must_match(json, Json{{"schema_version", 1}, {"verdict", "FAIL"}});
+  const Json& diffs = json["layer_diffs"];
+  must_match(diffs[0], "{'name': 'f32-bits', 'verdict': 'PASS'}"_j);
+  must_match(diffs[1], Json{{"name", "f32-ops"}, {"first_failing", tap}});
+  CHECK(diffs[1]["rows"].size() == 63);
   CHECK_THAT(w.read("r.junit.xml"), Contains("<failure") && Contains(tap));
   CHECK_THAT(w.read("r.html"),
              Contains("<svg") && Contains(tensor) && !Contains("<script") && !Contains("http"));
@@ -204,13 +203,89 @@ TEST_CASE("bad references give exit code and words", "[llmcheck][bad_input]") {
 
 TEST_CASE("usage is refused before any work", "[llmcheck]") {
   const LlmcheckFolder w;
-  w.llmcheck("").must_end(2);
-  w.llmcheck("--self").must_end(2);
-  w.llmcheck(kFableF16 + " --self --report r.pdf").must_end(2, {"--report", ".junit.xml"});
-  w.llmcheck(kFableF16 + " --self --isa sse9").must_end(2);
   w.llmcheck(kFableF16 + " -p Hi --compute f32 --dump own.npz").must_end(0);
-  w.llmcheck(kFableF16 + " --compute f32 --report /nonexistent/r.json --layer-diff own.npz")
-      .must_end(4);
+  w.must_refuse({{"", 2, ""},
+                 {"--self", 2, ""},
+                 {kFableF16 + " --self --report r.pdf", 2, ".junit.xml"},
+                 {kFableF16 + " --self --isa sse9", 2, "--isa"},
+                 {kFableF16 + " --compute f32 --report /nonexistent/r.json --layer-diff own.npz", 4,
+                  "/nonexistent/r.json"}});
+}
+
+TEST_CASE("--isa and --threads choose how the model is computed", "[llmcheck][options]") {
+  const LlmcheckFolder folder;
+  folder.write("text", "a tiny text of some letters");
+  const std::string run = "tiny.gguf --ppl text --isa scalar --threads 3";
+  folder.llmcheck(run + " -vv").must_end(0, {"tiny.gguf: computed with scalar by 3 threads"});
+  const Json facts = folder.report(run)["facts"];
+  CHECK(facts["isa"] == "scalar");
+  CHECK(facts["threads"] == "3");
+}
+
+TEST_CASE("--ppl-window cuts the text, and --compute changes the likelihoods",
+          "[llmcheck][options]") {
+  const LlmcheckFolder folder;
+  folder.write("text", "a tiny text of some letters");
+  const auto table = [&](const std::string& more) {
+    return folder.report("tiny.gguf --ppl text " + more)["figures"][0];
+  };
+  const Json whole = table("");
+  const Json cut = table("--ppl-window 4");
+  CHECK_THAT(whole["title"], Contains("windows of 64"));
+  CHECK_THAT(cut["title"], Contains("windows of 4"));
+  CHECK(whole["rows"][0]["tokens"] == cut["rows"][0]["tokens"]);
+  CHECK(whole["rows"][0]["nll"] != cut["rows"][0]["nll"]);
+  CHECK(table("--compute int8")["rows"][0]["nll"] == whole["rows"][0]["nll"]);
+  CHECK(table("--compute f32")["rows"][0]["nll"] != whole["rows"][0]["nll"]);
+}
+
+TEST_CASE("--prompt is what --dump records", "[llmcheck][options]") {
+  const LlmcheckFolder folder;
+  const auto kld_positions = [&](const std::string& prompt) {
+    folder.llmcheck("tiny.gguf --dump d.npz -p " + prompt).must_end(0);
+    return folder.report("tiny.gguf --kld d.npz")["figures"][0]["rows"][0]["positions"].get<int>();
+  };
+  CHECK(kld_positions("abcdefg") == kld_positions("abc") + 4);
+}
+
+namespace {
+
+std::string xxh3(std::string_view text) { return xxh3_hex(std::as_bytes(std::span(text))); }
+
+/// Exchanges the first two panels of a packed cache, whose hashes all become those of that.
+void exchange_panels(const std::string& path, std::size_t panel_bytes) {
+  const std::string whole = read_file(path);
+  std::string panels = whole.substr(std::size_t{2} << 20);
+  std::swap_ranges(panels.begin(), panels.begin() + static_cast<std::ptrdiff_t>(panel_bytes),
+                   panels.begin() + static_cast<std::ptrdiff_t>(panel_bytes));
+  std::string head = whole.substr(0, whole.find("chunk "));
+  head += "chunk " + xxh3(panels) + "\n";
+  head += "end " + xxh3(head) + "\n";
+  head.resize(std::size_t{2} << 20);
+  std::ofstream(path, std::ios::binary) << head << panels;
+}
+
+}  // namespace
+
+TEST_CASE("--self checks the weights of a packed cache, which it makes", "[llmcheck]") {
+  const LlmcheckFolder folder;
+  const std::string run = "tiny.gguf --self --fail-fast --packed-cache cache --report r.json";
+  folder.shell("llmrun tiny.gguf -n 1 --packed-cache cache").must_end(0);
+  const auto files = std::filesystem::directory_iterator(folder.path("cache"));
+  const std::string file = begin(files)->path().string();
+  exchange_panels(file, 16 * 34);  // token_embd: Q8_0, 32 columns
+  folder.llmcheck(run).must_end(
+      1, {},
+      {"FAIL", "packed weights give back the file's bytes", "token_embd.weight (Q8_0), row 0"});
+  // One that is refused is made anew, and one that cannot be made is no fault of the weights.
+  std::filesystem::resize_file(file, 10);
+  folder.llmcheck(run).must_end(0, {"packed cache: ", "; packing anew"});
+  // --self is asked beside another question.
+  folder.llmcheck("tiny.gguf -p ab --compute f32 --dump own.npz").must_end(0);
+  const std::string diff = "tiny.gguf --layer-diff own.npz ";
+  CHECK_THAT(folder.llmcheck(diff).must_end(0).out, !Contains("kernel"));
+  folder.llmcheck(diff + "--self --packed-cache tiny.gguf")
+      .must_end(0, {}, {"weights of a packed cache: packed cache: tiny.gguf/tiny-", "kernel"});
 }
 
 }  // namespace llm::test

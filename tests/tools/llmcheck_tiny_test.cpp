@@ -42,18 +42,12 @@ TEST_CASE("token ids of a tiny model are compared with a reference's", "[llmchec
 TEST_CASE("a reference that a tiny model does not follow fails with a table", "[llmcheck][tiny]") {
   const LlmcheckFolder folder;
   const std::string model = folder.read("tiny.gguf");
-  const Json prompt = {{"id", "p"},
-                       {"kind", "base"},
-                       {"ids", {1, 70}},
-                       {"tokens", {9, 9}},
-                       {"top_ids", {{9, 8}, {9, 8}}},
-                       {"top_logits", {{5, 4}, {5, 4}}}};
-  const Json reference = {
-      {"schema_version", 1},  {"format", "llmcheck-verify/1"},
-      {"producer", "test"},   {"oracle", "test"},
-      {"model_name", "tiny"}, {"model_sha256", sha256_hex(std::as_bytes(std::span(model)))},
-      {"tokenizer_hash", ""}, {"steps", 2},
-      {"top_k", 2},           {"prompts", {prompt}}};
+  const Json reference =
+      R"({"schema_version": 1, "format": "llmcheck-verify/1", "producer": "test", "oracle": "test",
+          "model_name": "tiny", "tokenizer_hash": "", "steps": 2, "top_k": 2, "prompts": [
+          {"id": "p", "kind": "base", "ids": [1, 70], "tokens": [9, 9],
+           "top_ids": [[9, 8], [9, 8]], "top_logits": [[5, 4], [5, 4]]}]})"_j |
+      Json{{"model_sha256", sha256_hex(std::as_bytes(std::span(model)))}};
   folder.write("ref.json", json_text(reference));
   folder.llmcheck("tiny.gguf --verify ref.json").must_end(1, {}, {"FAIL", "diverges"});
   // Another file of the model: two steps prove nothing.

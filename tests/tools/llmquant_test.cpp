@@ -16,13 +16,16 @@ namespace {
 constexpr std::uint64_t kColumns = 512;
 constexpr std::uint64_t kRows = 37;
 
-void set_matrix(TinyGguf& model, const std::string& name, std::uint64_t n_cols) {
-  model.tensors.push_back(
-      {.name = name,
-       .dims = {n_cols, kRows},
-       .type = static_cast<std::uint32_t>(WeightType::kF16),
-       .data = random_weights(WeightType::kF16, kRows, static_cast<std::size_t>(n_cols), 0.1f,
-                              model.tensors.size() + 1)});
+void add_tensor(TinyGguf& model, const std::string& name, std::vector<std::uint64_t> dims,
+                WeightType type, std::string data) {
+  model.tensors.push_back({.name = name,
+                           .dims = std::move(dims),
+                           .type = static_cast<std::uint32_t>(type),
+                           .data = std::move(data)});
+}
+void add_matrix(TinyGguf& model, const std::string& name, std::size_t n_cols) {
+  add_tensor(model, name, {n_cols, kRows}, WeightType::kF16,
+             random_weights(WeightType::kF16, kRows, n_cols, 0.1f, model.tensors.size() + 1));
 }
 
 /// Metadata of a Llama with two layers, and matrices large enough for K-quants. It does not run,
@@ -36,15 +39,13 @@ TinyGguf float_model() {
   std::vector<std::string> pieces = TinyGguf::pieces();
   pieces.resize(kRows);
   model.set_strings("tokenizer.ggml.tokens", pieces);
-  set_matrix(model, "token_embd.weight", kColumns);
-  set_matrix(model, "output.weight", kColumns);
+  add_matrix(model, "token_embd.weight", kColumns);
+  add_matrix(model, "output.weight", kColumns);
   for (const std::string layer : {"blk.0.", "blk.1."}) {
-    set_matrix(model, layer + "attn_q.weight", kColumns);
-    set_matrix(model, layer + "ffn_down.weight", 320);
-    model.tensors.push_back({.name = layer + "attn_norm.weight",
-                             .dims = {kColumns},
-                             .type = static_cast<std::uint32_t>(WeightType::kF32),
-                             .data = random_weights(WeightType::kF32, 1, kColumns, 1.0f, 5)});
+    add_matrix(model, layer + "attn_q.weight", kColumns);
+    add_matrix(model, layer + "ffn_down.weight", 320);
+    add_tensor(model, layer + "attn_norm.weight", {kColumns}, WeightType::kF32,
+               random_weights(WeightType::kF32, 1, kColumns, 1.0f, 5));
   }
   return model;
 }
@@ -61,6 +62,13 @@ class Fixture : public ToolFolder {
   }
   OpenGguf source() const { return OpenGguf(path("in.gguf")); }
   OpenGguf result() const { return OpenGguf(path("out.gguf")); }
+  /// The types that tensors of the result must have.
+  void must_have(const std::map<std::string, WeightType>& types) const {
+    for (const auto& [name, type] : types) {
+      CAPTURE(name);
+      CHECK(result().type(name + ".weight") == type);
+    }
+  }
 };
 
 TEST_CASE("llmquant writes the recipe's types and keeps everything else", "[tools][llmquant]") {
@@ -71,11 +79,11 @@ TEST_CASE("llmquant writes the recipe's types and keeps everything else", "[tool
   const OpenGguf before = quant.source();
   const OpenGguf after = quant.result();
   REQUIRE(after->tensors().size() == before->tensors().size());
-  CHECK(after.type("token_embd.weight") == WeightType::kQ4_K);
-  CHECK(after.type("output.weight") == WeightType::kQ6_K);
-  CHECK(after.type("blk.0.attn_norm.weight") == WeightType::kF32);
-  CHECK(after.type("blk.0.ffn_down.weight") == WeightType::kQ5_0);  // 320 is no multiple of 256
-  CHECK(after.type("blk.1.ffn_down.weight") == WeightType::kQ8_0);  // Q6_K, fallen back
+  quant.must_have({{"token_embd", WeightType::kQ4_K},
+                   {"output", WeightType::kQ6_K},
+                   {"blk.0.attn_norm", WeightType::kF32},
+                   {"blk.0.ffn_down", WeightType::kQ5_0},    // 320 is no multiple of 256
+                   {"blk.1.ffn_down", WeightType::kQ8_0}});  // Q6_K, fallen back
   CHECK(*after->get_unsigned("general.file_type") == 15);
   CHECK(*after->get_unsigned("general.quantization_version") == 2);
   for (const GgufEntry& entry : before->entries()) {
@@ -90,7 +98,7 @@ TEST_CASE("llmquant writes the recipe's types and keeps everything else", "[tool
 
 TEST_CASE("llmquant stores what quantize_row makes of every row", "[tools][llmquant]") {
   TinyGguf model = float_model();
-  set_matrix(model, "blk.0.ffn_up.weight", 65536);  // more than one chunk of rows
+  add_matrix(model, "blk.0.ffn_up.weight", 65536);  // more than one chunk of rows
   const Fixture quant(model);
   quant.run("Q5_K_S 3").must_end(0);
   const OpenGguf before = quant.source();
@@ -122,14 +130,13 @@ TEST_CASE("llmquant gives equal files and tables for any thread count", "[tools]
 TEST_CASE("llmquant obeys --pure and --tensor-type", "[tools][llmquant]") {
   const Fixture quant;
   quant.run("Q4_K_M --pure").must_end(0);
-  CHECK(quant.result().type("output.weight") == WeightType::kQ4_K);
+  quant.must_have({{"output", WeightType::kQ4_K}});
   quant.run("Q4_0 --tensor-type attn_q=q8_0 --tensor-type '^blk\\.1\\.=Q5_1'").must_end(0);
-  const OpenGguf after = quant.result();
-  CHECK(after.type("blk.0.attn_q.weight") == WeightType::kQ8_0);
-  CHECK(after.type("blk.1.attn_q.weight") == WeightType::kQ8_0);  // the first match counts
-  CHECK(after.type("blk.1.ffn_down.weight") == WeightType::kQ5_1);
-  CHECK(after.type("blk.0.ffn_down.weight") == WeightType::kQ4_0);
-  CHECK(after.type("blk.1.attn_norm.weight") == WeightType::kF32);
+  quant.must_have({{"blk.0.attn_q", WeightType::kQ8_0},
+                   {"blk.1.attn_q", WeightType::kQ8_0},  // the first match counts
+                   {"blk.1.ffn_down", WeightType::kQ5_1},
+                   {"blk.0.ffn_down", WeightType::kQ4_0},
+                   {"blk.1.attn_norm", WeightType::kF32}});
 }
 
 TEST_CASE("a dry run shows the plan and writes nothing", "[tools][llmquant]") {
@@ -202,20 +209,21 @@ TEST_CASE("weights too large for f16 scales are refused", "[tools][llmquant]") {
 
 TEST_CASE("llmquant names what is wrong with its arguments", "[tools][llmquant]") {
   const Fixture quant;
-  const auto check = [&](const char* arguments, const char* word) {
-    quant.run(arguments).must_end(2, {word});
-    CHECK(quant.count() == 1);
-  };
-  check("Q9_K", "Q4_K_M");
-  check("Q8_0 0", "THREADS");
-  check("Q8_0 x", "THREADS");
-  check("Q8_0 --tensor-type attn_q", "REGEX=TYPE");
-  check("Q8_0 --tensor-type '(=Q4_0'", "regular expression");
-  check("Q8_0 --tensor-type attn_q=Q8_K", "Q8_K");
-  check("Q8_0 --tensor-type nothing=Q4_0", "nothing=Q4_0");
-  quant.shell("llmquant no out.gguf Q8_0").must_end(4);
   quant.write("text", std::string(100, 'x'));
-  quant.shell("llmquant text out.gguf Q8_0").must_end(3);
+  for (const auto& [arguments, exit_code, word] :
+       std::vector<std::tuple<std::string, int, std::string>>{
+           {"in.gguf out.gguf Q9_K", 2, "Q4_K_M"},
+           {"in.gguf out.gguf Q8_0 0", 2, "THREADS"},
+           {"in.gguf out.gguf Q8_0 x", 2, "THREADS"},
+           {"in.gguf out.gguf Q8_0 --tensor-type attn_q", 2, "REGEX=TYPE"},
+           {"in.gguf out.gguf Q8_0 --tensor-type '(=Q4_0'", 2, "regular expression"},
+           {"in.gguf out.gguf Q8_0 --tensor-type attn_q=Q8_K", 2, "Q8_K"},
+           {"in.gguf out.gguf Q8_0 --tensor-type nothing=Q4_0", 2, "nothing=Q4_0"},
+           {"no out.gguf Q8_0", 4, "no: "},
+           {"text out.gguf Q8_0", 3, "text: "}}) {
+    quant.shell("llmquant " + arguments).must_end(exit_code, {word});
+    CHECK(quant.count() == 2);
+  }
 }
 
 TEST_CASE("a part of a split model is refused", "[tools][llmquant]") {
@@ -269,15 +277,15 @@ TEST_CASE("an interrupted run leaves the old file and no other", "[tools][llmqua
   // 2^31 weights are seconds of work, so the signals come in the middle of it.
   const std::string large = write_sparse_model(quant, 32768);
   const std::size_t files = quant.count();
-  struct Case {
-    int signal;
-    int times;
-    int exit_code;
-  };
-  const auto [signal, times, exit_code] = GENERATE(
-      Case{SIGINT, 1, 130}, Case{SIGINT, 2, 130}, Case{SIGTERM, 1, 143}, Case{SIGHUP, 1, 129},
-      Case{SIGQUIT, 1, 128 + SIGQUIT}, Case{SIGUSR1, 1, 128 + SIGUSR1},
-      Case{SIGABRT, 1, 128 + SIGABRT}, Case{SIGKILL, 1, 128 + SIGKILL});
+  const auto [signal, times, exit_code] =
+      GENERATE(table<int, int, int>({{SIGINT, 1, 130},
+                                     {SIGINT, 2, 130},
+                                     {SIGTERM, 1, 143},
+                                     {SIGHUP, 1, 129},
+                                     {SIGQUIT, 1, 128 + SIGQUIT},
+                                     {SIGUSR1, 1, 128 + SIGUSR1},
+                                     {SIGABRT, 1, 128 + SIGABRT},
+                                     {SIGKILL, 1, 128 + SIGKILL}}));
   CAPTURE(signal, times);
   Process process({tool_path("llmquant"), large, quant.path("out.gguf"), "Q6_K", "1"});
   while (!writes_in(process, quant.path())) {
@@ -330,16 +338,12 @@ TEST_CASE("memory does not grow with the model", "[tools][llmquant]") {
   if (!test::kSanitized) CHECK(result.peak_rss_kib < 128 * 1024);  // shadow memory counts
 }
 
-}  // namespace
 TEST_CASE("llmquant's memory does not grow with the length of a row", "[tools][llmquant]") {
   // Two rows of 2^25 weights, all of them a hole in the file.
   constexpr std::uint64_t kWide = std::uint64_t{1} << 25;
   TinyGguf model;
   model.set_string("general.architecture", kOtherArchitecture);
-  model.tensors.push_back({.name = "blk.0.ffn_up.weight",
-                           .dims = {kWide, 2},
-                           .type = static_cast<std::uint32_t>(WeightType::kF16),
-                           .data = ""});
+  add_tensor(model, "blk.0.ffn_up.weight", {kWide, 2}, WeightType::kF16, "");
   model.final_padding = false;
   const ScratchDirectory folder;
   const std::string in = folder.write("wide.gguf", model.bytes());
@@ -351,4 +355,5 @@ TEST_CASE("llmquant's memory does not grow with the length of a row", "[tools][l
   CHECK(out->find_tensor("blk.0.ffn_up.weight")->n_bytes == 2 * kWide / 32 * 34);
 }
 
+}  // namespace
 }  // namespace llm::test

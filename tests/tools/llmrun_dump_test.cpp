@@ -54,7 +54,7 @@ TEST_CASE_METHOD(Dumps, "--dump-layers writes every tap of every token") {
 }
 
 TEST_CASE_METHOD(Dumps, "receipt and dump name the model that ran, not what has its path later") {
-  write("other.gguf", test::TinyGguf::llama({.seed = 2}).bytes());
+  write("other.gguf", TinyGguf::llama({.seed = 2}).bytes());
   // Lines of 8 KiB fill the pipe, so llmrun waits for the reader long before its last token.
   shell(
       "set -o pipefail; sha256sum < tiny.gguf > sum; llmrun tiny.gguf -p a -n 50 --temp 0 "

@@ -26,9 +26,7 @@ TEST_CASE_METHOD(LlmrunOptions,
   const std::string text = fable("-n 60");
   const std::size_t name = text.find("young");
   const std::size_t paragraph = text.find("\n\n");
-  REQUIRE(name != std::string::npos);
-  REQUIRE(paragraph != std::string::npos);
-  REQUIRE(name < paragraph);
+  REQUIRE((name < paragraph && paragraph != std::string::npos));
   REQUIRE(fable("-n 60 -r young") == text.substr(0, name));
   REQUIRE(fable("-n 60 -r '\\n\\n'") == text);
   REQUIRE(fable("-n 60 -e -r '\\n\\n'") == text.substr(0, paragraph));
@@ -90,19 +88,14 @@ TEST_CASE_METHOD(LlmrunOptions, "--chat-template takes a file, and --chat-date d
 }
 
 TEST_CASE_METHOD(LlmrunOptions, "a chat template whose markers the vocabulary lacks is refused") {
-  struct Case {
-    const char* name;
-    const char* marker;
-  };
   for (const auto& [name, marker] :
-       {Case{"chatml", "<|im_start|>"}, Case{"llama3", "<|start_header_id|>"},
-        Case{"mistral-nemo", "[INST]"}, Case{"gemma", "<start_of_turn>"}}) {
-    llmrun(fmt::format("tiny.gguf -n 1 -p y --chat-template {}", name))
-        .must_refuse(
-            2, {fmt::format(
-                   "--chat-template: found {}, whose marker {} is no token of this vocabulary",
-                   name, marker)});
-  }
+       std::vector<std::pair<std::string, std::string>>{{"chatml", "<|im_start|>"},
+                                                        {"llama3", "<|start_header_id|>"},
+                                                        {"mistral-nemo", "[INST]"},
+                                                        {"gemma", "<start_of_turn>"}})
+    llmrun("tiny.gguf -n 1 -p y --chat-template " + name)
+        .must_refuse(2, {"--chat-template: found " + name + ", whose marker " + marker +
+                         " is no token of this vocabulary"});
   // A control or user-defined token is a marker; a piece of text is none.
   for (const auto& [kind, exit_code] : {std::pair(3, 0), std::pair(4, 0), std::pair(1, 2)}) {
     write("marked.gguf", test::with_chatml_markers(kind).bytes());
@@ -145,18 +138,12 @@ TEST_CASE_METHOD(LlmrunOptions, "each filter of the sampler is connected") {
 }
 
 TEST_CASE_METHOD(LlmrunOptions, "what changes no result reaches the engine all the same") {
-  const auto stats = [&](const std::string& options) {
-    return run_json("-n 1 " + options)["stats"];
-  };
-  REQUIRE(stats("-t 3")["threads"] == 3);
-  REQUIRE(stats("--isa scalar")["isa"] == "scalar");
-  REQUIRE(stats("-c 50")["context"] == 50);
-  REQUIRE(stats("")["context"] == 64);
-  REQUIRE(stats("--kv f32")["kv"] == "f32");
-  REQUIRE(stats("--compute f32")["compute"] == "f32");
-  REQUIRE(stats("")["cache"] == true);
-  REQUIRE(stats("--no-cache")["cache"] == false);
-  REQUIRE(stats("-s 77")["seed"] == 77);
+  for (const auto& [options, stats] : std::vector<std::pair<std::string, Json>>{
+           {"", "{'context': 64, 'cache': true}"_j},
+           {"-t 3 -s 77 -c 50", "{'threads': 3, 'seed': 77, 'context': 50}"_j},
+           {"--isa scalar --kv f32", "{'isa': 'scalar', 'kv': 'f32'}"_j},
+           {"--compute f32 --no-cache", "{'compute': 'f32', 'cache': false}"_j}})
+    must_match(run_json("-n 1 " + options)["stats"], stats);
   const Finished variable = shell("LLM_ISA=scalar llmrun tiny.gguf -p a -n 1 --json -q");
   REQUIRE(test::parse_json(variable.out)["stats"]["isa"] == "scalar");
 }

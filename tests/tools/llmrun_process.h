@@ -8,13 +8,7 @@ namespace llm::test {
 /// The tiny model with ChatML's markers as tokens of that kind (3: control).
 inline TinyGguf with_chatml_markers(std::int32_t kind = 3) {
   TinyGguf model = TinyGguf::llama();
-  auto pieces = TinyGguf::pieces();
-  auto kinds = TinyGguf::kinds();
-  pieces[269] = "<|im_start|>";
-  pieces[270] = "<|im_end|>";
-  kinds[269] = kinds[270] = kind;
-  model.set_strings("tokenizer.ggml.tokens", pieces);
-  model.set_array("tokenizer.ggml.token_type", GgufType::kInt32, kinds);
+  model.set_pieces({{269, "<|im_start|>"}, {270, "<|im_end|>"}}, kind);
   return model;
 }
 
@@ -28,6 +22,14 @@ class Llmrun : public ToolFolder {
     return test::parse_json(llmrun(arguments).must_end(0).out);
   }
 };
+
+/// The JSON of each line.
+inline std::vector<Json> json_lines(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<Json> objects;
+  for (std::string line; std::getline(stream, line);) objects.push_back(test::parse_json(line));
+  return objects;
+}
 
 inline bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string::npos;

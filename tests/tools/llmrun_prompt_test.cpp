@@ -18,27 +18,40 @@ class Prompts : public Llmrun {
 
 }  // namespace
 
-TEST_CASE_METHOD(Prompts, "a pipe or file on standard input is the prompt where none is given") {
+TEST_CASE_METHOD(Prompts, "where a prompt comes from") {
   write("text", "from a file\n");
-  REQUIRE(prompt_of("echo piped | " + kRun) == "piped");
-  REQUIRE(prompt_of("(sleep 0.2; echo late) | " + kRun) == "late");
-  REQUIRE(prompt_of(kRun + "< text") == "from a file");
-  REQUIRE(prompt_of(kRun + "<<< 'a word'") == "a word");
-  REQUIRE(prompt_of("printf 'a\\\\nb' | " + kRun + "-e") == "a\nb");
-  REQUIRE(prompt_of("true | " + kRun) == "");
-  for (const char* nothing : {"< /dev/null", "<&-", "< /dev/zero"}) {
-    CAPTURE(nothing);
-    REQUIRE(prompt_of(kRun + nothing) == "");
+  for (const auto& [command, prompt] : std::vector<std::pair<std::string, std::string>>{
+           // A pipe or file on standard input, where none is given.
+           {"echo piped | " + kRun, "piped"},
+           {"(sleep 0.2; echo late) | " + kRun, "late"},
+           {kRun + "< text", "from a file"},
+           {kRun + "<<< 'a word'", "a word"},
+           {"printf 'a\\\\nb' | " + kRun + "-e", "a\nb"},
+           {"true | " + kRun, ""},
+           {kRun + "< /dev/null", ""},
+           {kRun + "<&-", ""},
+           {kRun + "< /dev/zero", ""},
+           // It is not touched where there is a prompt.
+           {"echo piped | " + kRun + "-p given", "given"},
+           {"echo piped | " + kRun + "given", "given"},
+           {"echo piped | " + kRun + "-p ''", ""},
+           {"echo piped | " + kRun + "-f text", "from a file"},
+           // Unless - asks for it: then it comes after a blank line.
+           {"echo piped | " + kRun + "-p given -", "given\n\npiped"},
+           {"echo piped | " + kRun + "given -", "given\n\npiped"},
+           {"echo piped | " + kRun + "-f text -", "from a file\n\npiped"},
+           {kRun + "given - < /dev/null", "given"},
+           {"echo piped | " + kRun + "-", "piped"},
+           {"echo piped | " + kRun + "-p -", "piped"}}) {
+    CAPTURE(command);
+    REQUIRE(prompt_of(command) == prompt);
   }
+  shell("head -c 67108860 /dev/zero | tr '\\0' x | " + kRun + "-p 'a prompt' -")
+      .must_end(5, {"prompt: found 67108870 bytes, need at most 67108864"});
 }
 
 TEST_CASE_METHOD(Prompts,
-                 "standard input is not touched where there is a prompt, unless - asks for it") {
-  write("text", "from a file\n");
-  REQUIRE(prompt_of("echo piped | " + kRun + "-p given") == "given");
-  REQUIRE(prompt_of("echo piped | " + kRun + "given") == "given");
-  REQUIRE(prompt_of("echo piped | " + kRun + "-p ''") == "");
-  REQUIRE(prompt_of("echo piped | " + kRun + "-f text") == "from a file");
+                 "standard input that is not asked for holds up nothing and loses nothing") {
   // An open pipe that nobody writes to does not hold the program up.
   REQUIRE(prompt_of("mkfifo in; sleep 1000 > in & job=$!\n" + kRun + "-p given < in; kill $job") ==
           "given");
@@ -57,18 +70,6 @@ TEST_CASE_METHOD(Prompts,
   const Finished told = shell("echo piped | (sleep 0.1; " + kRun + "-p given)");
   REQUIRE(contains(told.err, "warning: standard input is not read, since there is a prompt"));
   REQUIRE(!contains(llmrun(std::string("tiny.gguf -n 0 -p given")).err, "standard input"));
-}
-
-TEST_CASE_METHOD(Prompts, "- after a prompt adds standard input after a blank line") {
-  write("text", "from a file\n");
-  REQUIRE(prompt_of("echo piped | " + kRun + "-p given -") == "given\n\npiped");
-  REQUIRE(prompt_of("echo piped | " + kRun + "given -") == "given\n\npiped");
-  REQUIRE(prompt_of("echo piped | " + kRun + "-f text -") == "from a file\n\npiped");
-  REQUIRE(prompt_of(kRun + "given - < /dev/null") == "given");
-  REQUIRE(prompt_of("echo piped | " + kRun + "-") == "piped");
-  REQUIRE(prompt_of("echo piped | " + kRun + "-p -") == "piped");
-  shell("head -c 67108860 /dev/zero | tr '\\0' x | " + kRun + "-p 'a prompt' -")
-      .must_end(5, {"prompt: found 67108870 bytes, need at most 67108864"});
 }
 
 TEST_CASE_METHOD(Prompts, "waiting for a prompt is said") {

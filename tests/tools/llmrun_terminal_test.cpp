@@ -89,6 +89,12 @@ class Terminal {
     REQUIRE(waitpid(std::exchange(pid_, -1), &status, 0) > 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
+  /// What was shown, after a conversation (talk) that the program ends well.
+  std::string shown(const std::vector<std::string>& words = {}) {
+    talk(words);
+    REQUIRE(wait() == 0);
+    return screen_;
+  }
 
   const std::string& screen() const { return screen_; }
 
@@ -137,10 +143,7 @@ class OnTerminal : public Llmrun {
                    const Terminal::Environment& changed = {}) const {
     auto environment = usual();
     for (const auto& [name, value] : changed) environment[name] = value;
-    Terminal terminal(chat(more), environment);
-    terminal.talk(words);
-    REQUIRE(terminal.wait() == 0);
-    return terminal.screen();
+    return Terminal(chat(more), environment).shown(words);
   }
 };
 
@@ -184,13 +187,27 @@ TEST_CASE_METHOD(OnTerminal,
 }
 
 TEST_CASE_METHOD(OnTerminal, "Ctrl-C drops the line, and twice leaves") {
-  talk({"> ",        "some words", "some words", kCtrlC,
-        "\n",        "",           "> ",         "/stats\r",
-        "0 turns, ",  // what was typed before is no message
-        "",          "> ",         kCtrlC,       "Ctrl-C again, or Ctrl-D, leaves",
-        "",          "> ",         "x",          "x",
-        kCtrlC,  // drops the x; it was not the second one
-        "> ",        kCtrlC});
+  // What was typed before is no message; of the two Ctrl-C that leave, the x is between.
+  talk({"> ",
+        "some words",
+        "some words",
+        kCtrlC,
+        "\n",
+        "",
+        "> ",
+        "/stats\r",
+        "0 turns, ",
+        "",
+        "> ",
+        kCtrlC,
+        "Ctrl-C again, or Ctrl-D, leaves",
+        "",
+        "> ",
+        "x",
+        "x",
+        kCtrlC,
+        "> ",
+        kCtrlC});
 }
 
 TEST_CASE_METHOD(OnTerminal, "Ctrl-C drops a message of several lines") {
@@ -208,9 +225,7 @@ TEST_CASE_METHOD(OnTerminal, "Ctrl-C stops an answer, which stays in the convers
   terminal.talk({"", kCtrlC, "\n> ", "/stats\r", "1 turns, "});
   const std::size_t at = terminal.screen().rfind("1 turns, ");
   REQUIRE(std::stoi(terminal.screen().substr(at + 9)) > 40);  // tokens of message and answer
-  terminal.expect("> ");
-  terminal.type(kCtrlD);
-  REQUIRE(terminal.wait() == 0);
+  terminal.shown({"> ", kCtrlD});
 }
 
 TEST_CASE_METHOD(OnTerminal, "a pasted text of several lines is one message, as it is") {
@@ -238,9 +253,8 @@ TEST_CASE_METHOD(OnTerminal, "what is typed while the model answers waits for th
   terminal.type("/system typed ahead");
   terminal.expect_more(400);
   REQUIRE(!contains(terminal.screen().substr(answer), "typed ahead"));
-  terminal.talk({"", kCtrlC, "> ", "", "/system typed ahead", "\r/system\r", "\ntyped ahead\r\n",
-                 "", "> ", kCtrlD});
-  REQUIRE(terminal.wait() == 0);
+  terminal.shown({"", kCtrlC, "> ", "", "/system typed ahead", "\r/system\r", "\ntyped ahead\r\n",
+                  "", "> ", kCtrlD});
 }
 
 TEST_CASE_METHOD(OnTerminal, "the terminal is as before when a signal ends the chat") {
@@ -255,9 +269,7 @@ TEST_CASE_METHOD(OnTerminal, "the terminal is as before when a signal ends the c
   terminal.talk({"> ", "hello\r", "hello\r\n"});
   terminal.expect_more(200);
   terminal.send_to_all(SIGQUIT);
-  terminal.expect("\x1b[?2004l");
-  terminal.expect("code 131\r\n" + before + "end");
-  REQUIRE(terminal.wait() == 0);
+  terminal.shown({"\x1b[?2004l", "", "code 131\r\n" + before + "end"});
 }
 
 TEST_CASE_METHOD(OnTerminal,
@@ -266,24 +278,20 @@ TEST_CASE_METHOD(OnTerminal,
   model.set_string("tokenizer.chat_template", "{{ '<|im_start|>' }}");
   model.set_string("general.name", "Tiny \x1b[31m");
   write("chatml.gguf", model.bytes());
-  const auto words = llmrun_words(path("chatml.gguf"), "-c 2000 -n 3");
-  Terminal terminal(words, usual());
-  terminal.talk({"Tiny \\x1b[31m: context 2000 tokens, chat template dca49a05e648\r\n", "",
-                 "/help lists the commands, Ctrl-D leaves\r\n", "", "> ", "/?\r", "/help, /? ", "",
-                 "> ", "/save " + path("saved") + "\r",
-                 "wrote " + path("saved") + ": 0 turns with 0 tokens evaluated\r\n", "", "> ",
-                 "/bye\r"});
-  REQUIRE(terminal.wait() == 0);
+  const auto shown = [&](const char* file, const std::vector<std::string>& more,
+                         const std::vector<std::string>& talk = {}) {
+    return Terminal(llmrun_words(path(file), "-c 2000 -n 3", more), usual()).shown(talk);
+  };
+  shown("chatml.gguf", {},
+        {"Tiny \\x1b[31m: context 2000 tokens, chat template dca49a05e648\r\n", "",
+         "/help lists the commands, Ctrl-D leaves\r\n", "", "> ", "/?\r", "/help, /? ", "", "> ",
+         "/save " + path("saved") + "\r",
+         "wrote " + path("saved") + ": 0 turns with 0 tokens evaluated\r\n", "", "> ", "/bye\r"});
   // Not with a prompt, nor where a program reads.
   for (const std::vector<std::string>& more :
-       {std::vector<std::string>{"-p", "a"}, {"--json"}, {"--logits-hash"}}) {
-    Terminal text(llmrun_words(path("chatml.gguf"), "-c 2000 -n 3", more), usual());
-    REQUIRE(text.wait() == 0);
-    REQUIRE(!contains(text.screen(), "> "));
-  }
-  Terminal text(llmrun_words(path("tiny.gguf"), "-c 2000 -n 3"), usual());
-  REQUIRE(text.wait() == 0);
-  REQUIRE(!contains(text.screen(), "/help"));
+       {std::vector<std::string>{"-p", "a"}, {"--json"}, {"--logits-hash"}})
+    REQUIRE(!contains(shown("chatml.gguf", more), "> "));
+  REQUIRE(!contains(shown("tiny.gguf", {}), "/help"));
 }
 
 TEST_CASE_METHOD(OnTerminal,
@@ -292,30 +300,22 @@ TEST_CASE_METHOD(OnTerminal,
   std::string& output = model.tensor("output.weight").data;
   output.assign(output.size(), '\0');  // all tokens are as likely: the first is drawn for ever
   write("loop.gguf", model.bytes());
-  const auto words = [&](const std::vector<std::string>& more) {
-    return llmrun_words(
+  const auto talk = [&](const std::vector<std::string>& more, const std::string& said) {
+    const auto words = llmrun_words(
         path("loop.gguf"),
         "-i --chat-template zephyr -c 2000 --ignore-eos --temp 0 --repeat-penalty 1", more);
+    Terminal(words, usual()).shown({"> ", "hello\r", said, "", "> ", "/exit\r"});
   };
-  Terminal terminal(words({}), usual());
-  terminal.talk(
-      {"> ", "hello\r", "its last 256 tokens repeat the same 1; -n N", "", "> ", "/exit\r"});
-  REQUIRE(terminal.wait() == 0);
-  Terminal limited(words({"-n", "600", "-v"}), usual());
-  limited.talk({"> ", "hello\r", "decode 599 tokens", "", "> ", "/exit\r"});
-  REQUIRE(limited.wait() == 0);
+  talk({}, "its last 256 tokens repeat the same 1; -n N");
+  talk({"-n", "600", "-v"}, "decode 599 tokens");
 }
 
 TEST_CASE_METHOD(OnTerminal, "an answer's lines are broken between words") {
   const auto words = llmrun_words(kFable, "-n 60 --temp 0", {"-p", "Once upon a time"});
-  Terminal terminal(words, usual());
-  REQUIRE(terminal.wait() == 0);
-  REQUIRE(contains(terminal.screen(), "C\x1b[K\r\n"));
+  REQUIRE(contains(Terminal(words, usual()).shown(), "C\x1b[K\r\n"));
   auto environment = usual();
   environment["TERM"] = "dumb";
-  Terminal dumb(words, environment);
-  REQUIRE(dumb.wait() == 0);
-  REQUIRE(!contains(dumb.screen(), "\x1b"));
+  REQUIRE(!contains(Terminal(words, environment).shown(), "\x1b"));
 }
 
 TEST_CASE_METHOD(OnTerminal, "SIGTERM at the prompt leaves and keeps the session") {
@@ -333,9 +333,8 @@ TEST_CASE_METHOD(OnTerminal, "another window size does not break the line") {
     terminal.resize(columns);
     terminal.expect("> ");  // drawn anew
   }
-  terminal.talk({"", "the window changes\r/system\r",
-                 "\na long line that is typed while the window changes\r\n", "/exit\r"});
-  REQUIRE(terminal.wait() == 0);
+  terminal.shown({"", "the window changes\r/system\r",
+                  "\na long line that is typed while the window changes\r\n", "/exit\r"});
 }
 
 TEST_CASE_METHOD(OnTerminal, "a dumb terminal gets plain lines") {

@@ -78,28 +78,23 @@ TEST_CASE_METHOD(Llmrun, "wrong usage exits with 2 and names flag, value and rul
 
 TEST_CASE_METHOD(Llmrun, "a prompt may come from anywhere and is one text") {
   write("prompt", "two\nlines\n");
-  const Finished expected = llmrun("tiny.gguf -p $'two\\nlines' -n 0 --json -q").must_end(0);
-  for (const char* arguments :
-       {"tiny.gguf $'two\\nlines' -n 0 --json -q", "-m tiny.gguf $'two\\nlines' -n 0 --json -q",
-        "tiny.gguf --prompt=$'two\\nlines' -n 0 --json -q",
-        "tiny.gguf -e -p 'two\\nl\\x69nes' -n 0 --json -q", "tiny.gguf -f prompt -n 0 --json -q",
-        "tiny.gguf -f - -n 0 --json -q < prompt", "tiny.gguf - -n 0 --json -q < prompt"}) {
-    const Finished run = llmrun(arguments).must_end(0);
+  const Json ids = json_of("tiny.gguf -p $'two\\nlines' -n 0 --json -q")["prompt_ids"];
+  for (const std::string arguments :
+       {"tiny.gguf $'two\\nlines'", "-m tiny.gguf $'two\\nlines'",
+        "tiny.gguf --prompt=$'two\\nlines'", "tiny.gguf -e -p 'two\\nl\\x69nes'",
+        "tiny.gguf -f prompt", "tiny.gguf -f - < prompt", "tiny.gguf - < prompt"}) {
     CAPTURE(arguments);
-    REQUIRE(test::parse_json(run.out)["prompt_ids"] ==
-            test::parse_json(expected.out)["prompt_ids"]);
-    REQUIRE(test::parse_json(run.out)["prompt"] == "two\nlines");
+    must_match(json_of("-n 0 --json -q " + arguments),
+               {{"prompt_ids", ids}, {"prompt", "two\nlines"}});
   }
 }
 
 TEST_CASE_METHOD(Llmrun, "odd prompts: empty, not UTF-8, with NUL, too large") {
-  const Finished empty = llmrun("tiny.gguf -p '' -n 0 --json -q");
-  REQUIRE(test::parse_json(empty.out)["prompt_ids"] == Json{1});  // BOS alone
+  REQUIRE(json_of("tiny.gguf -p '' -n 0 --json -q")["prompt_ids"] == Json{1});  // BOS alone
   write("odd", std::string("\xFF\0\xC3", 3));
-  const Finished odd = llmrun("tiny.gguf -f odd -n 0 --json -q").must_end(0);
-  REQUIRE(test::parse_json(odd.out)["prompt"].get<std::string>().size() ==
-          7);  // two of them U+FFFD
-  REQUIRE(test::parse_json(odd.out)["prompt_ids"].size() >= 4);
+  const Json odd = json_of("tiny.gguf -f odd -n 0 --json -q");
+  REQUIRE(odd["prompt"].get<std::string>().size() == 7);  // two of them U+FFFD
+  REQUIRE(odd["prompt_ids"].size() >= 4);
   shell("truncate -s 2G large && llmrun tiny.gguf -f large -n 1")
       .must_end(5, {"large: found more than 67108864 bytes, need at most that"});
   llmrun("tiny.gguf -f absent").must_end(4);
@@ -107,11 +102,8 @@ TEST_CASE_METHOD(Llmrun, "odd prompts: empty, not UTF-8, with NUL, too large") {
 }
 
 TEST_CASE_METHOD(Llmrun, "special tokens in a prompt are text unless asked for") {
-  const auto ids = [&](const char* extra) {
-    return json_of(fmt::format("tiny.gguf -p 'x</s>' -n 0 --json -q {}", extra))["prompt_ids"];
-  };
-  REQUIRE(ids("").back() != 2);
-  REQUIRE(ids("--parse-special").back() == 2);
+  REQUIRE(json_of("tiny.gguf -p 'x</s>' -n 0 --json -q")["prompt_ids"].back() != 2);
+  REQUIRE(json_of("tiny.gguf -p 'x</s>' -n 0 --json -q --parse-special")["prompt_ids"].back() == 2);
 }
 
 TEST_CASE_METHOD(Llmrun, "--json is one object of the documented shape") {
@@ -122,10 +114,8 @@ TEST_CASE_METHOD(Llmrun, "--json is one object of the documented shape") {
   for (const auto& [key, value] : json.items()) keys.push_back(key);
   REQUIRE(keys == std::vector<std::string>{"ids", "logprobs", "prompt", "prompt_ids",
                                            "schema_version", "stats", "stop_reason", "text"});
-  REQUIRE(json["schema_version"] == 1);
-  REQUIRE(json["stop_reason"] == "length");
+  must_match(json, "{'schema_version': 1, 'stop_reason': 'length', 'stats': {'seed': 7}}"_j);
   REQUIRE(json["ids"].size() == 5);
-  REQUIRE(json["stats"]["seed"] == 7);
   REQUIRE(json["logprobs"].size() == 5);
   for (const Json& token : json["logprobs"]) {
     REQUIRE(token["logprob"] < 0);
@@ -137,9 +127,7 @@ TEST_CASE_METHOD(Llmrun, "--json is one object of the documented shape") {
 
 TEST_CASE_METHOD(Llmrun, "--jsonl prints a line per token and the result") {
   const Finished run = llmrun("tiny.gguf -p hi -n 5 --ignore-eos --jsonl -s 7");
-  std::istringstream lines(run.out);
-  std::vector<Json> objects;
-  for (std::string line; std::getline(lines, line);) objects.push_back(test::parse_json(line));
+  const auto objects = json_lines(run.out);
   const Json last = objects.back();
   std::vector<int> ids;
   std::string text;

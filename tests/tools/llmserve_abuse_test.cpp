@@ -5,8 +5,12 @@
 namespace llm::test {
 namespace {
 
-const std::string kLong =
-    R"({"prompt": "Once", "max_tokens": 500, "ignore_eos": true, "stream": true})";
+/// 500 tokens of "Once", and what else is asked for.
+std::string long_stream(const std::string& more = "") {
+  return post_text(
+      "/v1/completions",
+      R"({"prompt": "Once", "max_tokens": 500, "ignore_eos": true, "stream": true)" + more + "}");
+}
 Server roomy(std::vector<std::string> more) {
   more.insert(more.begin(), {"-c", "110000"});
   return serve_fable(std::move(more));
@@ -25,13 +29,13 @@ void require_idle(const Server& server) {
 TEST_CASE("what is no request gets an answer or the door", "[llmserve]") {
   Server server = serve_fable();
   const std::string host = "Host: localhost\r\n";
-  const std::string json = host + "Content-Type: application/json\r\n";
+  const std::string post = "POST /tokenize HTTP/1.1\r\n" + host;
+  const std::string json = post + "Content-Type: application/json\r\n";
+  const std::string chunked = json + "Transfer-Encoding: chunked\r\n\r\n";
   const std::string deep(100000, '[');
-  const std::string many_names = [] {
-    std::string text = "{";
-    for (int i = 0; i < 200000; ++i) text += "\"" + std::to_string(i) + "\":0,";
-    return text + "\"prompt\":\"a\"}";
-  }();
+  std::string many_names = "{";
+  for (int i = 0; i < 200000; ++i) many_names += "\"" + std::to_string(i) + "\":0,";
+  const auto complete = [](const std::string& body) { return post_text("/v1/completions", body); };
   const std::vector<std::pair<std::string, int>> abuses = {
       {"\r\n\r\n\r\n", 400},
       {std::string(100, '\0'), 400},
@@ -41,34 +45,29 @@ TEST_CASE("what is no request gets an answer or the door", "[llmserve]") {
       {"GET /health HTTP/1.1\r\nA: " + std::string(20000, 'x') + "\r\n\r\n", 431},
       {"GET /health HTTP/1.1\r\n" + std::string(10 << 20, 'x'), 431},
       {"GET /" + std::string(20000, 'x') + " HTTP/1.1\r\n\r\n", 431},
-      {"POST /tokenize HTTP/1.1\r\n" + json + "Content-Length: 1073741824\r\n\r\n", 413},
-      {"POST /tokenize HTTP/1.1\r\n" + json + "Content-Length: 99999999999999999999\r\n\r\n", 400},
-      {"POST /tokenize HTTP/1.1\r\n" + json + "Content-Length: -1\r\n\r\n", 400},
-      {"POST /tokenize HTTP/1.1\r\n" + json + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
-       400},
-      {"POST /tokenize HTTP/1.1\r\n" + json + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
-      {"POST /tokenize HTTP/1.1\r\n" + json + "Transfer-Encoding: chunked\r\n\r\n4ffff0\r\n" +
-           std::string(0x4ffff0, ' '),
-       413},
-      {"POST /tokenize HTTP/1.1\r\n" + host + "Content-Length: 2\r\n\r\n{}", 400},
-      {"POST /tokenize HTTP/1.1\r\n" + host +
-           "Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}",
-       415},
+      {json + "Content-Length: 1073741824\r\n\r\n", 413},
+      {json + "Content-Length: 99999999999999999999\r\n\r\n", 400},
+      {json + "Content-Length: -1\r\n\r\n", 400},
+      {json + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400},
+      {chunked + "zz\r\n", 400},
+      {chunked + "4ffff0\r\n" + std::string(0x4ffff0, ' '), 413},
+      {post + "Content-Length: 2\r\n\r\n{}", 400},
+      {post + "Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}", 415},
       {"BREW /health HTTP/1.1\r\n" + host + "\r\n", 405},
       {"POST /health HTTP/1.1\r\n" + host + "\r\n", 405},
-      {"GET /v1/completions HTTP/1.1\r\n" + host + "\r\n", 405},
-      {"GET /../../etc/passwd HTTP/1.1\r\n" + host + "\r\n", 404},
-      {post_text("/v1/completions", ""), 400},
-      {post_text("/v1/completions", "{"), 400},
-      {post_text("/v1/completions", "[1]"), 400},
-      {post_text("/v1/completions", "{\"prompt\": 1e999}"), 400},
-      {post_text("/v1/completions", "{\"prompt\": \"\xff\xfe\"}"), 400},
-      {post_text("/v1/completions", "{\"prompt\": \"\\ud800\"}"), 400},
-      {post_text("/v1/completions", deep), 400},
-      {post_text("/v1/completions", "{\"prompt\": " + deep), 400},
-      {post_text("/v1/completions", many_names), 400},
-      {post_text("/v1/completions", "{\"prompt\": \"" + std::string(4 << 20, 'a') + "\"}"), 413},
-      {post_text("/v1/completions", "{\"prompt\": \"" + std::string(3 << 20, 'a') + "\"}"), 400},
+      {get_text("/v1/completions"), 405},
+      {get_text("/../../etc/passwd"), 404},
+      {complete(""), 400},
+      {complete("{"), 400},
+      {complete("[1]"), 400},
+      {complete("{\"prompt\": 1e999}"), 400},
+      {complete("{\"prompt\": \"\xff\xfe\"}"), 400},
+      {complete("{\"prompt\": \"\\ud800\"}"), 400},
+      {complete(deep), 400},
+      {complete("{\"prompt\": " + deep), 400},
+      {complete(many_names + "\"prompt\":\"a\"}"), 400},
+      {complete("{\"prompt\": \"" + std::string(4 << 20, 'a') + "\"}"), 413},
+      {complete("{\"prompt\": \"" + std::string(3 << 20, 'a') + "\"}"), 400},
   };
   for (const auto& [text, status] : abuses) {
     const Reply reply = server.ask(text).must_be(status);
@@ -123,17 +122,13 @@ TEST_CASE("a client that does not read is disconnected and its text forgotten", 
   // One whose answer piles up is disconnected by that alone.
   Server unhurried = serve_fable({"--timeout", "3600", "--parallel", "64"});
   // More than the buffers of a connection take.
-  const std::string body =
-      R"({"prompt": "a", "max_tokens": 500, "ignore_eos": true, "stream": true, "logprobs": 20, "n": 60})";
   RawClient slow(unhurried.port(), 4096);
-  slow.send(post_text("/v1/completions", body));
+  slow.send(long_stream(R"(, "logprobs": 20, "n": 60)"));
   require_idle(unhurried);
   REQUIRE(unhurried.comes_to("http_answers_total{status=\"499\"}", 1));
   // One that would not pile up more than may wait is disconnected by the time-out alone.
   RawClient patient(server.port(), 4096);
-  patient.send(post_text(
-      "/v1/completions",
-      R"({"prompt": "a", "max_tokens": 500, "ignore_eos": true, "stream": true, "logprobs": 20, "n": 2})"));
+  patient.send(long_stream(R"(, "logprobs": 20, "n": 2)"));
   REQUIRE(server.comes_to("texts_finished_total", 2));
   REQUIRE(server.comes_to("http_answers_total{status=\"499\"}", 1));
   // Nor does one that sends too slowly hold its connection.
@@ -178,8 +173,7 @@ TEST_CASE("requests follow each other on one connection", "[llmserve]") {
     REQUIRE(client.reply().status == 200);
   }
   // All at once, before the first is answered.
-  client.send(ask + get_text("/health") + post_text("/v1/completions", kLong) +
-              get_text("/v1/models") + ask);
+  client.send(ask + get_text("/health") + long_stream() + get_text("/v1/models") + ask);
   REQUIRE(client.reply().json()["object"] == "text_completion");
   REQUIRE(client.reply().json()["status"] == "ok");
   REQUIRE(events_of(client.reply().body).size() > 400);
@@ -187,7 +181,7 @@ TEST_CASE("requests follow each other on one connection", "[llmserve]") {
   REQUIRE(client.reply().json()["object"] == "text_completion");
   // Who has no chunks gets the end of the connection as the answer's.
   RawClient old(server.port());
-  std::string request = post_text("/v1/completions", kLong);
+  std::string request = long_stream();
   request.replace(request.find("HTTP/1.1"), 8, "HTTP/1.0");
   old.send(request);
   const std::string answer = old.receive_until("[DONE]");

@@ -6,27 +6,24 @@ namespace llm::test {
 TEST_CASE("llmserve tells of itself", "[llmserve]") {
   const TinyModel tiny;
   Server server = tiny.serve();
-  REQUIRE(server.get("/health").json() == Json{{"status", "ok"}});
-  REQUIRE(server.get("/v1/health").json() == Json{{"status", "ok"}});
-  const Json models = server.get("/v1/models").json();
-  REQUIRE(models["object"] == "list");
-  REQUIRE(models["data"][0]["id"] == "tiny");
+  for (const char* path : {"/health", "/v1/health"})
+    REQUIRE(server.get(path).at("") == "{'status': 'ok'}"_j);
+  const Json models =
+      server.get("/v1/models").must_match("{'object': 'list', 'data': [{'id': 'tiny'}]}"_j);
   REQUIRE(server.get("/v1/models/tiny").json() == models["data"][0]);
   server.get("/v1/models/other").must_be(404);
-  const Json ids = server.post("/tokenize", {{"prompt", "ab"}, {"model", "tiny"}}).json();
+  const Json ids = server.post("/tokenize", "{'prompt': 'ab', 'model': 'tiny'}"_j).json();
   REQUIRE(ids["count"] == ids["tokens"].size());
   REQUIRE(ids["tokens"][0] == 1);
-  const Json bare = server.tokens({{"prompt", "ab"}, {"add_special_tokens", false}});
+  const Json bare = server.tokens("{'prompt': 'ab', 'add_special_tokens': false}"_j);
   REQUIRE(bare.size() + 1 == ids["count"]);
-  REQUIRE(server.post("/detokenize", {{"tokens", ids["tokens"]}}).json()["prompt"] == "ab");
-  REQUIRE(server.get("/tokenizer_info").json()["bos_token"] == "<s>");
-  const Json props = server.get("/props").json();
-  REQUIRE(props["default_generation_settings"]["n_ctx"] == models["data"][0]["max_model_len"]);
-  REQUIRE(props["default_generation_settings"]["params"]["temperature"] == 1);
-  REQUIRE(props["total_slots"] == 16);
-  REQUIRE(props["model_alias"] == "tiny");
-  REQUIRE(props["bos_token"] == "<s>");
-  REQUIRE(props["chat_template"] == "");
+  REQUIRE(server.post("/detokenize", {{"tokens", ids["tokens"]}}).at("/prompt") == "ab");
+  server.get("/tokenizer_info").must_match("{'bos_token': '<s>'}"_j);
+  const Json settings = {{"n_ctx", models["data"][0]["max_model_len"]},
+                         {"params", {{"temperature", 1}}}};
+  server.get("/props").must_match(
+      Json{{"default_generation_settings", settings}} |
+      "{'total_slots': 16, 'model_alias': 'tiny', 'bos_token': '<s>', 'chat_template': ''}"_j);
   const Reply page = server.get("/?anything");
   REQUIRE(page.header("Content-Type") == "text/html; charset=utf-8");
   for (const char* part :
@@ -35,18 +32,20 @@ TEST_CASE("llmserve tells of itself", "[llmserve]") {
   }
   for (const char* outside : {"http://", "https://", "//cdn", "@import", "innerHTML", ".js@"})
     REQUIRE(page.body.find(outside) == std::string::npos);
-  server.complete({{"prompt", "a"}, {"max_tokens", 3}, {"ignore_eos", true}});
-  server.get("/metrics")
-      .must_be(200, {"llmserve_texts_finished_total{model=\"tiny\"} 1\n",
-                     "llmserve_generated_tokens_total{model=\"tiny\"} 3\n",
-                     "llmserve_prompt_tokens_total{model=\"tiny\"} 2\n",
-                     "llmserve_kv_pages_in_use{model=\"tiny\"} 0\n",
-                     "llmserve_time_to_first_token_seconds_count{model=\"tiny\"} 1\n",
-                     "llmserve_time_between_tokens_seconds_count{model=\"tiny\"} 2\n",
-                     "llmserve_step_texts_bucket{model=\"tiny\",le=\"1\"} 3\n",
-                     "llmserve_step_texts_bucket{model=\"tiny\",le=\"+Inf\"} 3\n",
-                     "llmserve_http_answers_total{status=\"404\"} 1\n",
-                     "# TYPE llmserve_texts_running gauge\n"});
+  server.complete("{'prompt': 'a', 'max_tokens': 3, 'ignore_eos': true}"_j);
+  const std::string metrics =
+      server.get("/metrics").must_be(200, {"# TYPE llmserve_texts_running gauge\n"}).body;
+  for (const auto& [name, value] :
+       std::map<std::string, int>{{"texts_finished_total{model=\"tiny\"}", 1},
+                                  {"generated_tokens_total{model=\"tiny\"}", 3},
+                                  {"prompt_tokens_total{model=\"tiny\"}", 2},
+                                  {"kv_pages_in_use{model=\"tiny\"}", 0},
+                                  {"time_to_first_token_seconds_count{model=\"tiny\"}", 1},
+                                  {"time_between_tokens_seconds_count{model=\"tiny\"}", 2},
+                                  {"step_texts_bucket{model=\"tiny\",le=\"1\"}", 3},
+                                  {"step_texts_bucket{model=\"tiny\",le=\"+Inf\"}", 3},
+                                  {"http_answers_total{status=\"404\"}", 1}})
+    CHECK_THAT(metrics, Contains(fmt::format("\nllmserve_{} {}\n", name, value)));
   REQUIRE(server.end().must_end(0).err == "");
 }
 
@@ -54,47 +53,32 @@ TEST_CASE("null asks for nothing, whatever the field", "[llmserve]") {
   const TinyModel tiny;
   Server server = tiny.serve({"--chat-template", "zephyr", "-c", "400"});
   // A reply as the openai package's model_dump() gives it back.
-  const Json reply = {{"role", "assistant"},    {"content", "b"},      {"refusal", nullptr},
-                      {"annotations", nullptr}, {"audio", nullptr},    {"function_call", nullptr},
-                      {"tool_calls", nullptr},  {"reasoning", nullptr}};
-  const Json question = {{"role", "user"}, {"content", "a"}, {"name", nullptr}};
-  const Json chat = {{"messages", {question, reply, question}},
-                     {"max_tokens", 1},
-                     {"audio", nullptr},
-                     {"reasoning_effort", nullptr}};
-  server.post("/v1/chat/completions", chat).must_be(200);
-  Json empty = reply;
-  empty.update({{"annotations", Json::array()}, {"tool_calls", Json::array()}});
-  server
-      .post("/v1/chat/completions", {{"messages", {question, empty, question}}, {"max_tokens", 1}})
-      .must_be(200);
+  const Json reply = R"({"role": "assistant", "content": "b", "refusal": null, "annotations": null,
+      "audio": null, "function_call": null, "tool_calls": null, "reasoning": null})"_j;
+  const Json asked = "{'role': 'user', 'content': 'a', 'name': null}"_j;
+  const auto chat = [&](const Json& more) {
+    const Json body = "{'max_tokens': 1, 'audio': null, 'reasoning_effort': null}"_j;
+    return server.post("/v1/chat/completions",
+                       body | Json{{"messages", {asked, reply | more, asked}}});
+  };
+  chat(Json::object()).must_be(200);
+  chat("{'annotations': [], 'tool_calls': []}"_j).must_be(200);
   // What else clients keep in a message is theirs.
-  for (const char* field : {"annotations", "audio", "refusal", "tags"}) {
-    Json other = reply;
-    other[field] = {{"id", 1}};
-    CHECK(server
-              .post("/v1/chat/completions",
-                    {{"messages", {question, other, question}}, {"max_tokens", 1}})
-              .must_be(200)
-              .header("x-llmserve-ignored") == std::string("messages[1].") + field);
-  }
-  Json old = reply;
-  old["function_call"] = {{"name", "f"}};
-  server.post("/v1/chat/completions", {{"messages", {question, old, question}}})
-      .must_name("messages[1].function_call");
+  for (const std::string field : {"annotations", "audio", "refusal", "tags"})
+    CHECK(chat({{field, {{"id", 1}}}}).must_be(200).header("x-llmserve-ignored") ==
+          "messages[1]." + field);
+  chat("{'function_call': {'name': 'f'}}"_j).must_name("messages[1].function_call");
 }
 
 TEST_CASE("a model may have several names", "[llmserve]") {
   const TinyModel tiny;
   Server server = tiny.serve({"-a", "mine,gpt-4o", "--alias", "other"});
-  const Json models = server.get("/v1/models").json()["data"];
-  REQUIRE(models.size() == 3);
-  for (const char* name : {"mine", "gpt-4o", "other"}) {
-    CAPTURE(name);
-    const Json body = {{"prompt", "a"}, {"max_tokens", 1}, {"model", name}};
-    REQUIRE(server.complete(body).json()["model"] == "mine");
-    REQUIRE(server.get(std::string("/v1/models/") + name).json()["id"] == name);
-    server.tokens({{"prompt", "a"}, {"model", name}});
+  REQUIRE(server.get("/v1/models").at("/data").size() == 3);
+  for (const std::string name : {"mine", "gpt-4o", "other"}) {
+    const Json body = {{"prompt", "a"}, {"model", name}};
+    server.complete(body | "{'max_tokens': 1}"_j).must_match("{'model': 'mine'}"_j);
+    server.get("/v1/models/" + name).must_match({{"id", name}});
+    server.tokens(body);
   }
   server.complete({{"prompt", "a"}, {"model", "tiny"}})
       .must_be(404, {R"(need \"mine\" or \"gpt-4o\" or \"other\")"});
@@ -103,37 +87,29 @@ TEST_CASE("a model may have several names", "[llmserve]") {
 TEST_CASE("special tokens are read in a text only where that is asked for", "[llmserve]") {
   const TinyModel tiny;
   Server server = tiny.serve({"--chat-template", "zephyr"});
-  const auto ids = [&](const Json& more) {
-    Json body = {{"prompt", "a</s>b"}};
-    body.update(more);
-    return server.tokens(body).get<std::vector<int>>();
-  };
-  REQUIRE(std::ranges::count(ids({{"parse_special", true}}), 2) == 1);
-  REQUIRE(std::ranges::count(ids({{"parse_special", false}}), 2) == 0);
-  REQUIRE(std::ranges::count(ids(Json::object()), 2) == 0);
-  for (const bool parse : {true, false}) {
-    const Json choice = server.choice(
-        {{"prompt", "a</s>b"}, {"max_tokens", 1}, {"parse_special", parse}, {"receipt", true}});
-    REQUIRE(choice["receipt"]["prompt_ids"] == ids({{"parse_special", parse}}));
-    REQUIRE(choice["receipt"]["options"]["parse_special"] == parse);
+  const Json text = "{'prompt': 'a</s>b'}"_j;
+  for (const Json& more : "[{'parse_special': true}, {'parse_special': false}, {}]"_j) {
+    const bool parse = more.value("parse_special", false);
+    const Json ids = server.tokens(text | more);
+    REQUIRE(std::count(ids.begin(), ids.end(), 2) == (parse ? 1 : 0));
+    const Json receipt =
+        server.choice(text | more | "{'max_tokens': 1, 'receipt': true}"_j)["receipt"];
+    must_match(receipt, {{"prompt_ids", ids}, {"options", {{"parse_special", parse}}}});
   }
-  const Json messages = {{{"role", "user"}, {"content", "a"}}};
-  server.post("/tokenize", {{"messages", messages}, {"parse_special", true}})
+  server.post("/tokenize", {{"messages", question("a")}, {"parse_special", true}})
       .must_name("parse_special");
 }
 
 TEST_CASE("a text gets what few KV pages hold", "[llmserve]") {
   Server server = serve_fable(
       {"--kv-memory", "1", "--parallel", "1", "-c", "100000", "--chat-template", "zephyr"});
-  const auto context = server.get("/v1/models").json()["data"][0]["max_model_len"].get<int>();
+  const int context = server.get("/v1/models").at("/data/0/max_model_len");
   REQUIRE(context == 256 * static_cast<int>(server.metric("kv_pages")));
   REQUIRE(context < 100000);
   // It ends at once, because the end is all but certain.
-  const Json chat = {{"messages", {{{"role", "user"}, {"content", "a"}}}},
-                     {"logit_bias", {{"2", 100}}}};
-  server.post("/v1/chat/completions", chat).must_be(200);
-  server.complete({{"prompt", "a"}, {"max_tokens", context + 1}, {"logit_bias", {{"2", 100}}}})
-      .must_be(200);
+  const Json end = "{'logit_bias': {'2': 100}}"_j;
+  server.post("/v1/chat/completions", Json{{"messages", question("a")}} | end).must_be(200);
+  server.complete(Json{{"prompt", "a"}, {"max_tokens", context + 1}} | end).must_be(200);
 }
 
 TEST_CASE("the description of the API has the paths that there are", "[llmserve]") {
@@ -204,7 +180,7 @@ TEST_CASE("docs/serving.md has the fields of the description, and no others", "[
 TEST_CASE("a model without a chat template has no chat", "[llmserve]") {
   const TinyModel tiny;
   Server server = tiny.serve();
-  server.post("/v1/chat/completions", {{"messages", {{{"role", "user"}, {"content", "a"}}}}})
+  server.post("/v1/chat/completions", {{"messages", question("a")}})
       .must_be(400, {"--chat-template"});
 }
 
@@ -273,7 +249,7 @@ TEST_CASE("servers share the weights of a packed cache", "[llmserve]") {
   Server first = tiny.serve({"--packed-cache", cache.path()});
   REQUIRE(cache.count() == 1);
   Server second = tiny.serve({"--packed-cache", cache.path()});
-  const Json body = {{"prompt", "a"}, {"max_tokens", 5}, {"temperature", 0}, {"logits_hash", true}};
+  const Json body = "{'prompt': 'a', 'max_tokens': 5, 'temperature': 0, 'logits_hash': true}"_j;
   const std::string hash = first.complete(body).header("x-logits-sha256");
   REQUIRE(hash.size() == 64);
   REQUIRE(second.complete(body).header("x-logits-sha256") == hash);

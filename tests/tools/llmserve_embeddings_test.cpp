@@ -12,9 +12,8 @@ Reply embed(const Server& server, Json body) { return server.post("/v1/embedding
 
 /// The only embedding of an answer.
 Values values_of(const Reply& reply) {
-  const Json data = reply.must_be(200).json()["data"];
-  REQUIRE(data.size() == 1);
-  return data[0]["embedding"].get<Values>();
+  REQUIRE(reply.at("/data").size() == 1);
+  return reply.at("/data/0/embedding").get<Values>();
 }
 
 double length_of(const Values& values) {
@@ -29,34 +28,33 @@ TEST_CASE("embeddings have OpenAI's shape, and one value for one text", "[llmser
   Server server = serve_fable();
   const std::string text = "Once upon a time there was a dog.";
   const Json ids = server.tokens({{"prompt", text}});
-  const Json one = embed(server, {{"input", text}, {"user", "u"}, {"dimensions", nullptr}}).json();
-  REQUIRE(one["object"] == "list");
-  REQUIRE(one["model"] == "fable-3m-q4_k_m");
-  REQUIRE(one["usage"] == Json{{"prompt_tokens", ids.size()}, {"total_tokens", ids.size()}});
-  REQUIRE(one["data"][0]["object"] == "embedding");
-  const Values values = one["data"][0]["embedding"].get<Values>();
+  const Json input = {{"input", text}};
+  const Reply one = embed(server, input | "{'user': 'u', 'dimensions': null}"_j);
+  one.must_match({{"object", "list"},
+                  {"model", "fable-3m-q4_k_m"},
+                  {"usage", {{"prompt_tokens", ids.size()}, {"total_tokens", ids.size()}}},
+                  {"data", {{{"object", "embedding"}}}}});
+  const Values values = values_of(one);
   REQUIRE(values.size() == 256);
   CHECK(std::abs(length_of(values) - 1) < 1e-6);
   CHECK(values_of(embed(server, {{"input", ids}})) == values);
   CHECK(values_of(embed(server, {{"input", {ids}}, {"encoding_format", "float"}})) == values);
 
-  const Json several = embed(server, {{"input", {"The sea", text, "The sea"}}}).json();
-  REQUIRE(several["data"].size() == 3);
-  for (int i = 0; i < 3; ++i) REQUIRE(several["data"][i]["index"] == i);
-  CHECK(several["data"][1]["embedding"] == one["data"][0]["embedding"]);
-  CHECK(several["data"][0]["embedding"] == several["data"][2]["embedding"]);
-  CHECK(several["data"][0]["embedding"] != several["data"][1]["embedding"]);
-
-  const Reply packed = embed(server, {{"input", text}, {"encoding_format", "base64"}});
-  CHECK(packed.json()["data"][0]["embedding"] == base64_of(values));
+  const Json several = embed(server, {{"input", {"The sea", text, "The sea"}}}).at("/data");
+  must_match(several, "[{'index': 0}, {'index': 1}, {'index': 2}]"_j);
+  CHECK(several[1]["embedding"].get<Values>() == values);
+  CHECK(several[0]["embedding"] == several[2]["embedding"]);
+  CHECK(several[0]["embedding"] != several[1]["embedding"]);
+  CHECK(embed(server, input | "{'encoding_format': 'base64'}"_j).at("/data/0/embedding") ==
+        base64_of(values));
 
   // Leading values, of length 1 anew.
-  const Values cut = values_of(embed(server, {{"input", text}, {"dimensions", 5}}));
+  const Values cut = values_of(embed(server, input | "{'dimensions': 5}"_j));
   REQUIRE(cut.size() == 5);
   const double length = length_of(Values(values.begin(), values.begin() + 5));
   for (std::size_t i = 0; i < 5; ++i)
     CHECK(std::abs(static_cast<double>(cut[i]) - static_cast<double>(values[i]) / length) < 1e-6);
-  CHECK(values_of(embed(server, {{"input", text}, {"dimensions", 256}})) == values);
+  CHECK(values_of(embed(server, input | "{'dimensions': 256}"_j)) == values);
 }
 
 TEST_CASE("base64 is RFC 4648's", "[llmserve]") {
@@ -70,21 +68,20 @@ TEST_CASE("base64 is RFC 4648's", "[llmserve]") {
 TEST_CASE("what is no request for embeddings is refused by field", "[llmserve]") {
   const TinyModel tiny;
   Server server = tiny.serve({"--parallel", "2", "--queue", "2", "-c", "20"});
-  const std::vector<std::pair<Json, std::string>> cases = {
-      {Json::object(), "input"},
-      {{{"input", Json::array()}}, "input"},
-      {{{"input", 7}}, "input"},
-      {{{"input", {"a", 7}}}, "input[1]"},
-      {{{"input", {1, "a"}}}, "input[1]"},
-      {{{"input", {{1}, {272}}}}, "input[1][0]"},
-      {{{"input", {{1}, Json::array()}}}, "input[1]"},
-      {{{"input", Json(5, "a")}}, "input"},
-      {{{"input", "a"}, {"dimensions", 0}}, "dimensions"},
-      {{{"input", "a"}, {"dimensions", 33}}, "dimensions"},
-      {{{"input", "a"}, {"encoding_format", "hex"}}, "encoding_format"},
-      {{{"input", "a"}, {"dimension", 7}}, "dimension"},
-  };
-  for (const auto& [body, field] : cases) embed(server, body).must_name(field);
+  for (const auto& [body, field] : std::vector<std::pair<Json, std::string>>{
+           {"{}"_j, "input"},
+           {"{'input': []}"_j, "input"},
+           {"{'input': 7}"_j, "input"},
+           {"{'input': ['a', 7]}"_j, "input[1]"},
+           {"{'input': [1, 'a']}"_j, "input[1]"},
+           {"{'input': [[1], [272]]}"_j, "input[1][0]"},
+           {"{'input': [[1], []]}"_j, "input[1]"},
+           {"{'input': ['a', 'a', 'a', 'a', 'a']}"_j, "input"},
+           {"{'input': 'a', 'dimensions': 0}"_j, "dimensions"},
+           {"{'input': 'a', 'dimensions': 33}"_j, "dimensions"},
+           {"{'input': 'a', 'encoding_format': 'hex'}"_j, "encoding_format"},
+           {"{'input': 'a', 'dimension': 7}"_j, "dimension"}})
+    embed(server, body).must_name(field);
   Server large = tiny.serve({"--queue", "200000"});  // 32 values each
   embed(large, {{"input", Json((1 << 17) + 1, Json{1})}}).must_name("input");
   embed(server, {{"input", "a"}, {"model", "other"}}).must_be(404);
@@ -117,7 +114,7 @@ TEST_CASE("embeddings are pooled as the file or --pooling says", "[llmserve]") {
 TEST_CASE("a text that is embedded gets BOS and EOS as the file says", "[llmserve]") {
   const ScratchDirectory directory;
   TinyGguf file = TinyGguf::llama();
-  file.set<std::uint8_t>("tokenizer.ggml.add_eos_token", GgufType::kBool, 1);
+  file.set_bool("tokenizer.ggml.add_eos_token", 1);
   Server server({directory.write("eos.gguf", file.bytes()), "-q", "-c", "20"});
   const std::vector<int> ids = server.tokens({{"prompt", "ab"}});
   std::vector<int> whole = ids;
@@ -132,16 +129,13 @@ TEST_CASE("a text that is embedded gets BOS and EOS as the file says", "[llmserv
   const std::vector<int> all = server.tokens({{"prompt", text}});
   std::vector<int> cut(all.begin(), all.begin() + 19);
   cut.push_back(2);
-  const Json answer = ollama({{"input", {text, "ab"}}, {"model", "eos:latest"}}).json();
-  CHECK(answer["model"] == "eos");
-  CHECK(answer["embeddings"][0].get<Values>() == values_of(embed(server, {{"input", cut}})));
-  CHECK(answer["embeddings"][1].get<Values>() == values);
-  CHECK(answer["prompt_eval_count"] == 20 + whole.size());
-  const Json options = {{"num_ctx", 4}};
-  CHECK(
-      ollama({{"input", "ab"}, {"options", options}, {"keep_alive", "5m"}}).json()["embeddings"] ==
-      Json{values});
-  server.post("/api/embed", {{"input", text}, {"truncate", false}}).must_be(400, {"input: found"});
+  ollama({{"input", {text, "ab"}}, {"model", "eos:latest"}})
+      .must_match({{"model", "eos"},
+                   {"embeddings", {values_of(embed(server, {{"input", cut}})), values}},
+                   {"prompt_eval_count", 20 + whole.size()}});
+  ollama("{'input': 'ab', 'options': {'num_ctx': 4}, 'keep_alive': '5m'}"_j)
+      .must_match({{"embeddings", {values}}});
+  ollama({{"input", text}, {"truncate", false}}).must_be(400, {"input: found"});
 }
 
 }  // namespace llm::test

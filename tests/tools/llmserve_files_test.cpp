@@ -36,11 +36,9 @@ class ChangingFiles {
   std::string caches() const { return folder_ / "caches"; }
 
   static std::string request(const std::string& model, int n = 3) {
-    return post_text("/v1/completions", json_text(Json{{"model", model},
-                                                       {"prompt", "Once"},
-                                                       {"max_tokens", n},
-                                                       {"temperature", 0},
-                                                       {"ignore_eos", true}}));
+    return post_text("/v1/completions",
+                     json_text("{'prompt': 'Once', 'temperature': 0, 'ignore_eos': true}"_j |
+                               Json{{"model", model}, {"max_tokens", n}}));
   }
   static Json text_of(const Server& server, const std::string& model) {
     return server.ask(request(model)).must_be(200).json()["choices"];

@@ -20,6 +20,29 @@ bool has_answer(const RawClient& client) {
   return ::poll(&wait, 1, 0) > 0;
 }
 
+/// A pool that is at work, and what its pieces have in common.
+struct Pool {
+  explicit Pool(std::shared_ptr<int> of) : owner(std::move(of)) { REQUIRE(pool.start().ok()); }
+
+  /// @param work   what is done; its end tells nobody
+  /// @param model  whose piece it is
+  void take(std::function<void()> work, const int* model = nullptr, std::size_t bytes = 1) {
+    take_of(owner, std::move(work), model, bytes);
+  }
+  void take_of(const std::shared_ptr<int>& other, std::function<void()> work,
+               const int* model = nullptr, std::size_t bytes = 1) {
+    pool.take({.bytes = bytes,
+               .owner = other,
+               .model = model,
+               .work = [work = std::move(work)]() -> WorkerPool::Then { return work(), [] {}; },
+               .failed = [this](const std::string& what) { failed.set_value(what); }});
+  }
+
+  std::shared_ptr<int> owner;
+  std::promise<std::string> failed;
+  WorkerPool pool{[](const WorkerPool::Then& then) { then(); }};
+};
+
 }  // namespace
 
 TEST_CASE("pages of other sites get nothing", "[llmserve]") {
@@ -81,11 +104,11 @@ TEST_CASE("bad input 112: a port in Host that is not the server's", "[llmserve]"
 }
 
 TEST_CASE("names and sites that are allowed are answered", "[llmserve]") {
-  const std::vector<std::string> words = {
-      kFable,           "-q",       "--host",         "127.0.0.1",
-      "--api-key",      "secret",   "--allow-host",   "a.example",
-      "--allow-host",   "10.1.2.3", "--allow-origin", "https://app.example",
-      "--allow-origin", "null"};
+  const std::vector<std::string> words = {kFable,           "-q",
+                                          "--host",         "127.0.0.1",
+                                          "--api-key",      "secret",  // clang-format off
+      "--allow-host", "a.example", "--allow-host", "10.1.2.3",
+      "--allow-origin", "https://app.example", "--allow-origin", "null"};  // clang-format on
   Server server(words);
   for (const char* host : {"a.example", "A.example:443", "10.1.2.3:1", "localhost"})
     ask(server, host).must_be(200);
@@ -169,45 +192,34 @@ TEST_CASE("long bodies hold up nobody", "[llmserve]") {
 TEST_CASE("a workshop does what is wanted, and tells of what it cannot", "[llmserve]") {
   std::promise<void> begun;
   std::promise<void> hold;
-  std::promise<std::string> failed;
   std::promise<void> done;
   bool was_done = false;
-  const auto owner = std::make_shared<int>();
   {
-    WorkerPool workshop([](const WorkerPool::Then& then) { then(); });
-    REQUIRE(workshop.start().ok());
-    const auto piece = [&](std::size_t bytes, std::function<WorkerPool::Then()> work) {
-      return WorkerPool::Piece{
-          .bytes = bytes,
-          .owner = owner,
-          .work = std::move(work),
-          .failed = [&failed](const std::string& what) { failed.set_value(what); }};
-    };
+    Pool pool(std::make_shared<int>());
     constexpr std::size_t kLong = WorkerPool::kShortBytes + 1;
-    workshop.take(piece(kLong, [&] {
+    const auto block = [&] {
       begun.set_value();
       hold.get_future().wait();
-      return [] {};
-    }));
+    };
+    pool.take(block, nullptr, kLong);
     begun.get_future().wait();
     auto gone = std::make_shared<int>();
-    WorkerPool::Piece dropped = piece(kLong, [&] {
-      was_done = true;
-      return [] {};
-    });
-    dropped.owner = gone;
-    workshop.take(std::move(dropped));
+    pool.take_of(
+        gone, [&] { was_done = true; }, nullptr, kLong);
     gone.reset();
     // A short one does not wait for it.
-    workshop.take(piece(1, []() -> WorkerPool::Then { throw std::runtime_error("broke"); }));
-    REQUIRE(failed.get_future().get() == "broke");
-    REQUIRE(workshop.has_room(WorkerPool::kMostWaitingBytes - kLong));
-    REQUIRE_FALSE(workshop.has_room(WorkerPool::kMostWaitingBytes));
-    workshop.take(piece(kLong, [&] { return [&] { done.set_value(); }; }));
+    pool.take([] { throw std::runtime_error("broke"); });
+    CHECK(pool.failed.get_future().get() == "broke");
+    CHECK(pool.pool.has_room(WorkerPool::kMostWaitingBytes - kLong));
+    CHECK_FALSE(pool.pool.has_room(WorkerPool::kMostWaitingBytes));
+    pool.pool.take({.bytes = kLong,
+                    .owner = pool.owner,
+                    .work = [&] { return [&] { done.set_value(); }; },
+                    .failed = [](const std::string&) {}});
     hold.set_value();
     done.get_future().wait();
-    REQUIRE_FALSE(was_done);
-    REQUIRE(workshop.has_room(2 * WorkerPool::kMostWaitingBytes));  // one alone may be of any size
+    CHECK_FALSE(was_done);
+    CHECK(pool.pool.has_room(2 * WorkerPool::kMostWaitingBytes));  // one alone may be of any size
   }
 }
 
@@ -217,39 +229,23 @@ TEST_CASE("a workshop's pieces wait for those of their own model alone", "[llmse
   const auto held = hold.get_future().share();
   std::array<std::promise<bool>, 5> asked;
   std::atomic<int> n_done = 0;
-  auto owner = std::make_shared<int>();
-  const std::weak_ptr<int> kept = owner;
   {
-    WorkerPool workshop([](const WorkerPool::Then& then) { then(); });
-    REQUIRE(workshop.start().ok());
-    const auto take = [&](int model, std::function<WorkerPool::Then()> work) {
-      workshop.take({.bytes = 1,
-                     .owner = kept,
-                     .model = &models[static_cast<std::size_t>(model)],
-                     .work = std::move(work),
-                     .failed = [](const std::string&) {}});
-    };
+    Pool pool(std::make_shared<int>());
     CHECK(!WorkerPool::has_owner_gone());
     // Four that do not end, of four models; each knows when its owner has gone.
     for (std::size_t i = 0; i < 4; ++i) {
-      take(static_cast<int>(i), [&, i] {
+      const auto wait = [&, i] {
         const auto has_gone = WorkerPool::has_owner_gone();
         asked[i].set_value(has_gone());
         held.wait();
         n_done += has_gone() ? 1 : 0;
-        return [] {};
-      });
+      };
+      pool.take(wait, &models[i]);
     }
-    take(0, [&] {  // dropped with its owner
-      n_done = -100;
-      return [] {};
-    });
-    take(4, [&] {
-      asked[4].set_value(false);
-      return [] {};
-    });
+    pool.take([&] { n_done = -100; }, &models[0]);  // dropped with its owner
+    pool.take([&] { asked[4].set_value(false); }, &models[4]);
     for (auto& one : asked) CHECK_FALSE(one.get_future().get());
-    owner.reset();
+    pool.owner.reset();
     hold.set_value();
   }
   CHECK(n_done == 4);
@@ -260,22 +256,14 @@ TEST_CASE("bad input 102: a piece that turns out long leaves its lane", "[llmser
   std::promise<void> hold;
   const auto held = hold.get_future().share();
   std::promise<Status> refused;
+  Status told = Ok{};
   std::promise<void> passed;
   std::atomic<int> n_aside = 0;
-  const auto owner = std::make_shared<int>();
   {
-    WorkerPool workshop([](const WorkerPool::Then& then) { then(); });
-    REQUIRE(workshop.start().ok());
+    Pool pool(std::make_shared<int>());
     CHECK(WorkerPool::step_aside().ok());
-    const auto take = [&](std::function<WorkerPool::Then()> work) {
-      workshop.take({.bytes = 1,
-                     .owner = owner,
-                     .model = &model,
-                     .work = std::move(work),
-                     .failed = [](const std::string&) {}});
-    };
     for (int i = 0; i < 19; ++i) {  // 2 at work, 16 that wait, and one too many
-      take([&, i] {
+      const auto step = [&, i] {
         Status aside = WorkerPool::step_aside();
         if (i == 18) {
           refused.set_value(std::move(aside));
@@ -283,19 +271,17 @@ TEST_CASE("bad input 102: a piece that turns out long leaves its lane", "[llmser
           ++n_aside;
           held.wait();
         }
-        return [] {};
-      });
+      };
+      pool.take(step, &model);
     }
-    take([&] {
-      passed.set_value();
-      return [] {};
-    });
-    must_fail(refused.get_future().get(), ErrorCode::kResource, {"too many"});
+    pool.take([&] { passed.set_value(); }, &model);
+    told = refused.get_future().get();
     passed.get_future().wait();
     CHECK(n_aside <= 2);
     hold.set_value();
   }
   CHECK(n_aside == 18);
+  must_fail(told, ErrorCode::kResource, {"too many"});
 }
 
 }  // namespace llm::test

@@ -5,13 +5,14 @@
 namespace llm::test {
 TEST_CASE("the text of a gap is asked for by the vocabulary's tokens", "[llmserve]") {
   TinyGguf model = TinyGguf::llama();
-  auto pieces = TinyGguf::pieces();
-  // The last seven pieces, which nothing is merged from.
-  const std::vector<std::string> texts = {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>",
-                                          "<|fim_pad|>",    "<|repo_name|>",  "<|file_sep|>"};
-  const auto first = static_cast<int>(pieces.size() - texts.size());
-  std::ranges::copy(texts, pieces.end() - static_cast<std::ptrdiff_t>(texts.size()));
-  model.set_strings("tokenizer.ggml.tokens", pieces);
+  // The last pieces, which nothing is merged from.
+  constexpr int first = 266;
+  model.set_pieces({{first, "<|fim_prefix|>"},
+                    {first + 1, "<|fim_suffix|>"},
+                    {first + 2, "<|fim_middle|>"},
+                    {first + 3, "<|fim_pad|>"},
+                    {first + 4, "<|repo_name|>"},
+                    {first + 5, "<|file_sep|>"}});
   const ScratchDirectory directory;
   Server server({directory.write("fim.gguf", model.bytes()), "-q", "-c", "200"});
   const auto ids = [&](const std::string& text) {
@@ -30,38 +31,30 @@ TEST_CASE("the text of a gap is asked for by the vocabulary's tokens", "[llmserv
   };
   const std::vector<int> core =
       joined({{first}, ids("ab"), {first + 1}, inside("ba"), {first + 2}});
-  const Json body = {
-      {"prompt", "ab"}, {"suffix", "ba"}, {"max_tokens", 8}, {"temperature", 0}, {"receipt", true}};
+  const Json body =
+      R"({"prompt": "ab", "suffix": "ba", "max_tokens": 8, "temperature": 0, "receipt": true})"_j;
   const Json choice = server.choice(body);
   REQUIRE(choice["receipt"]["prompt_ids"] == joined({{1}, core}));
 
-  // The same gap by llama-server's path: the prompt was written behind the prefix.
-  Json infill = {{"input_prefix", "a"}, {"input_suffix", "ba"}, {"prompt", "b"},
-                 {"n_predict", 8},      {"temperature", 0},     {"cache_prompt", true}};
-  const Json gap = server.post("/infill", infill).json();
-  REQUIRE(gap["content"] == choice["text"]);
-  REQUIRE(gap["tokens_evaluated"] == core.size() + 1);
-  REQUIRE(gap["stop"] == true);
-  REQUIRE(gap["stop_type"] == (choice["finish_reason"] == "length" ? "limit" : "eos"));
-  infill["stream"] = true;
-  std::string text;
-  const auto events = events_of(server.post("/infill", infill).body);
-  for (const std::string& event : events) {
-    const Json piece = test::parse_json(event);
-    text += piece["content"].get<std::string>();
-    REQUIRE(piece["stop"] == (&event == &events.back()));
-  }
-  REQUIRE(text == choice["text"]);
+  // The same gap by llama-server's path: the prompt was written after the prefix.
+  const Json infill = R"({"input_prefix": "a", "input_suffix": "ba", "prompt": "b", "n_predict": 8,
+      "temperature": 0, "cache_prompt": true})"_j;
+  server.post("/infill", infill)
+      .must_match({{"content", choice["text"]},
+                   {"tokens_evaluated", core.size() + 1},
+                   {"stop", true},
+                   {"stop_type", choice["finish_reason"] == "length" ? "limit" : "eos"}});
+  const auto parts = parts_of(server.post("/infill", infill | "{'stream': true}"_j).body);
+  for (const Json& part : parts) REQUIRE(part["stop"] == (&part == &parts.back()));
+  REQUIRE(test::joined(parts, "/content") == choice["text"]);
 
   // Other files stand before it; those that find no room are left out, the first ones first.
   const auto file = [&](const std::string& name, const std::string& content) {
     return joined({{first + 5}, inside(name + "\n" + content)});
   };
-  infill.update({{"stream", false}, {"n_predict", 1}});
-  const auto evaluated = [&](const Json& extra) {
-    infill["input_extra"] = extra;
-    const Json answer = server.post("/infill", infill).must_be(200).json();
-    return answer["tokens_evaluated"].get<std::size_t>();
+  const auto evaluated = [&](const Json& extra) -> std::size_t {
+    return server.post("/infill", infill | Json{{"n_predict", 1}, {"input_extra", extra}})
+        .at("/tokens_evaluated");
   };
   const std::size_t around =
       1 + core.size() + 1 + inside("myproject\n").size() + file("filename", "").size();
@@ -72,30 +65,27 @@ TEST_CASE("the text of a gap is asked for by the vocabulary's tokens", "[llmserv
           around + file("a", "aba").size() + file("b", "bab").size());
   REQUIRE(evaluated(Json::array({large, b})) == around + file("b", "bab").size());
   REQUIRE(evaluated(Json::array({large})) == core.size() + 1);
-  infill.erase("input_extra");
 
   // What ends a text of such a model.
-  const Json ended =
-      server.choice({{"prompt", "ab"}, {"logit_bias", {{std::to_string(first + 5), 100}}}});
-  REQUIRE(ended["finish_reason"] == "stop");
-  REQUIRE(ended["text"] == "");
+  must_match(server.choice({{"prompt", "ab"}, {"logit_bias", {{std::to_string(first + 5), 100}}}}),
+             "{'finish_reason': 'stop', 'text': ''}"_j);
 
-  const auto refused = [&](const std::string& path, const Json& more, const std::string& param) {
-    Json changed = path == "/infill" ? infill : body;
-    changed.update(more);
-    server.post(path, changed).must_name(param);
-  };
-  refused("/v1/completions", {{"echo", true}}, "echo");
-  refused("/v1/completions", {{"prompt", {1, 5}}}, "suffix");
-  refused("/v1/completions", {{"suffix", 5}}, "suffix");
-  refused("/v1/completions", {{"suffix", std::string(300, 'a')}}, "prompt");
-  refused("/infill", {{"n", 2}}, "n");
-  refused("/infill", {{"receipt", true}}, "receipt");
-  refused("/infill", {{"n_predict", -3}}, "n_predict");
-  refused("/infill", {{"input_extra", Json::array({Json{{"text", 1}}})}}, "input_extra[0].text");
-  refused("/infill", {{"input_extra", "a"}}, "input_extra");
-  refused("/infill", {{"bogus_penalty", 1}}, "bogus_penalty");
-  refused("/infill", {{"input_prefix", std::string(300, 'a')}}, "input_prefix");
+  const std::string long_text(300, 'a');
+  for (const auto& [more, param] :
+       std::vector<std::pair<Json, std::string>>{{"{'echo': true}"_j, "echo"},
+                                                 {"{'prompt': [1, 5]}"_j, "suffix"},
+                                                 {"{'suffix': 5}"_j, "suffix"},
+                                                 {{{"suffix", long_text}}, "prompt"}})
+    server.complete(body | more).must_name(param);
+  for (const auto& [more, param] : std::vector<std::pair<Json, std::string>>{
+           {"{'n': 2}"_j, "n"},
+           {"{'receipt': true}"_j, "receipt"},
+           {"{'n_predict': -3}"_j, "n_predict"},
+           {"{'input_extra': [{'text': 1}]}"_j, "input_extra[0].text"},
+           {"{'input_extra': 'a'}"_j, "input_extra"},
+           {"{'bogus_penalty': 1}"_j, "bogus_penalty"},
+           {{{"input_prefix", long_text}}, "input_prefix"}})
+    server.post("/infill", infill | more).must_name(param);
 
   const TinyModel tiny;
   Server without = tiny.serve();

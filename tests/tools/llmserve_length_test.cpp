@@ -19,6 +19,12 @@ std::string many(std::string text, const Item& item, std::string_view end,
   return text + std::string(end);
 }
 
+/// The same item again and again.
+std::string many(std::string text, const char* item, std::string_view end) {
+  return many(
+      std::move(text), [item](std::size_t) { return std::string(item); }, end);
+}
+
 /// `end` after all of `item` and as many of `other` behind `between`.
 std::string both(std::string text, const Item& item, std::string_view between, const Item& other,
                  std::string_view end) {
@@ -29,8 +35,8 @@ std::string both(std::string text, const Item& item, std::string_view between, c
   return text + std::string(end);
 }
 
-const std::string kUser = R"({"role":"user","content":"a"})";
-const std::string kChat = R"({"max_tokens":1,"messages":[)" + kUser;
+const char* const kUser = R"({"role":"user","content":"a"})";
+const std::string kChat = std::string(R"({"max_tokens":1,"messages":[)") + kUser;
 const std::string kChats = "/v1/chat/completions";
 
 std::string tool(std::size_t i) {
@@ -49,23 +55,18 @@ std::string again(std::string_view text, int n) {
   return all;
 }
 
-struct Long {
-  std::string path;
-  std::string body;
-};
-
-std::vector<Long> long_bodies() {
-  const auto system = [](std::size_t) { return std::string(R"({"role":"system","content":"a"})"); };
-  const auto part = [](std::size_t) { return std::string(R"({"type":"text","text":"a"})"); };
+/// Paths and bodies.
+std::vector<std::pair<std::string, std::string>> long_bodies() {
+  const char* const system = R"({"role":"system","content":"a"})";
+  const char* const part = R"({"type":"text","text":"a"})";
   const auto name = [](std::size_t i) { return fmt::format(R"("k{}":1)", i); };
   const auto flat = [](std::size_t i) {
     return fmt::format(R"({{"type":"function","name":"f{}"}})", i);
   };
   return {
-      {kChats, many(kChat + "," + system(0) + ",", system, "]}")},
-      {"/apply-template", many(R"({"messages":[)", system, "," + kUser + "]}")},
-      {kChats, many(
-                   kChat + ",", [](std::size_t) { return kUser; }, "]}")},
+      {kChats, many(kChat + "," + system + ",", system, "]}")},
+      {"/apply-template", many(R"({"messages":[)", system, std::string(",") + kUser + "]}")},
+      {kChats, many(kChat + ",", kUser, "]}")},
       {kChats, both(kChat + R"(,{"role":"assistant","tool_calls":[)", call, "]},", result, "]}")},
       {kChats, many(kChat + R"(],"tools":[)", tool, "]}")},
       {kChats,
@@ -81,11 +82,9 @@ std::vector<Long> long_bodies() {
       {"/v1/responses",
        many(R"({"input":"a","tools":[)" + again(R"({"type":"namespace","name":"","tools":[)", 29),
             flat, again("]}", 29) + "]}")},
-      {"/v1/rerank",
-       many(R"({"query":"a","documents":[)", [](std::size_t) { return "\"d\""; }, "]}")},
-      {"/v1/embeddings", many(R"({"input":[)", [](std::size_t) { return "\"a\""; }, "]}")},
-      {"/v1/completions",
-       many(R"({"prompt":"a","stop":[)", [](std::size_t) { return "\"a\""; }, "]}")},
+      {"/v1/rerank", many(R"({"query":"a","documents":[)", R"("d")", "]}")},
+      {"/v1/embeddings", many(R"({"input":[)", R"("a")", "]}")},
+      {"/v1/completions", many(R"({"prompt":"a","stop":[)", R"("a")", "]}")},
   };
 }
 
@@ -99,10 +98,10 @@ const std::string kStrict =
 TEST_CASE("bad input 103: whatever a body has many of costs as it is long", "[llmserve]") {
   const ScratchDirectory folder;
   const Server server = serve_fable({"--chat-template", folder.write("strict.jinja", kStrict)});
-  for (const Long& one : long_bodies()) {
+  for (const auto& [path, body] : long_bodies()) {
     const auto begin = std::chrono::steady_clock::now();
-    const Reply reply = server.ask(post_text(one.path, one.body));
-    CAPTURE(one.path, one.body.substr(0, 300), reply.body.substr(0, 300));
+    const Reply reply = server.ask(post_text(path, body));
+    CAPTURE(path, body.substr(0, 300), reply.body.substr(0, 300));
     CHECK((reply.status == 200 || reply.status == 400));
     CHECK(std::chrono::steady_clock::now() - begin < kHang);
   }

@@ -31,9 +31,8 @@ class ModelFolder {
   }
 
   static Json ask(const std::string& model, const Json& more = Json::object()) {
-    Json body = {{"model", model}, {"prompt", "Once"}, {"max_tokens", 3}, {"temperature", 0}};
-    body.update(more);
-    return body;
+    return "{'prompt': 'Once', 'max_tokens': 3, 'temperature': 0}"_j | Json{{"model", model}} |
+           more;
   }
   static std::string first_name(const Server& server) {
     return server.get("/v1/models").json()["data"][0]["id"];
@@ -69,26 +68,22 @@ TEST_CASE("every GGUF of a folder is a model by its name", "[llmserve]") {
            {"split", models.folder() / "a.gguf", models.folder() / "parts", "--max-size", "1M"})
       .must_end(0);
   Server server = models.serve();
-  std::vector<std::string> names;
-  const Json list = server.get("/v1/models").json();
-  for (const Json& model : list["data"]) {
-    names.push_back(model["id"]);
-    CHECK_FALSE(model["loaded"].get<bool>());
-    CHECK(model["max_model_len"].is_null());
+  const auto unloaded = [](const char* name) {
+    return "{'loaded': false, 'max_model_len': null}"_j | Json{{"id", name}};
+  };
+  server.get("/v1/models")
+      .must_match({{"data", {unloaded("a"), unloaded("b"), unloaded("c.d"), unloaded("parts")}}});
+  CHECK(server.get("/api/tags").at("/models").size() == 4);
+  for (const std::string name : {"a", "b", "c.d", "parts"}) {
+    server.complete(ModelFolder::ask(name)).must_match({{"model", name}});
+    server.get("/v1/models/" + name).must_match("{'loaded': true, 'max_model_len': 512}"_j);
   }
-  REQUIRE(names == std::vector<std::string>{"a", "b", "c.d", "parts"});
-  CHECK(server.get("/api/tags").json()["models"].size() == 4);
-  for (const std::string& name : names) {
-    CHECK(server.complete(ModelFolder::ask(name)).json()["model"] == name);
-    CHECK(is_loaded(server, name));
-    CHECK(server.get("/v1/models/" + name).json()["max_model_len"] == 512);
-  }
-  CHECK(server.complete({{"prompt", "a"}, {"max_tokens", 1}}).json()["model"] == "a");
-  CHECK(server.complete(ModelFolder::ask("b:latest")).json()["model"] == "b");
-  CHECK(server.get("/props?x&model=c.d").json()["model_alias"] == "c.d");
-  CHECK(server.get("/props?model=%62").json()["model_alias"] == "b");
-  CHECK(server.get("/props").json()["model_alias"] == "a");
-  CHECK(server.get("/tokenizer_info?model=b").json()["bos_token"] == "<s>");
+  server.complete("{'prompt': 'a', 'max_tokens': 1}"_j).must_match("{'model': 'a'}"_j);
+  server.complete(ModelFolder::ask("b:latest")).must_match("{'model': 'b'}"_j);
+  server.get("/props?x&model=c.d").must_match("{'model_alias': 'c.d'}"_j);
+  server.get("/props?model=%62").must_match("{'model_alias': 'b'}"_j);
+  server.get("/props").must_match("{'model_alias': 'a'}"_j);
+  server.get("/tokenizer_info?model=b").must_match("{'bos_token': '<s>'}"_j);
   for (const Reply& unknown :
        {server.complete(ModelFolder::ask("hidden")), server.get("/props?model=notes"),
         server.post("/tokenize", {{"prompt", "a"}, {"model", 1}}), server.get("/v1/models/z")}) {
@@ -110,10 +105,8 @@ TEST_CASE("bad input 95: a template without end holds up no other model", "[llms
   models.folder().write("deep.gguf", bomb.bytes());
   const Server server = models.serve();
   const auto chat = [](const std::string& model, const std::string& content) {
-    return post_text("/v1/chat/completions",
-                     json_text(Json{{"model", model},
-                                    {"max_tokens", 1},
-                                    {"messages", {{{"role", "user"}, {"content", content}}}}}));
+    const Json body = {{"model", model}, {"max_tokens", 1}, {"messages", question(content)}};
+    return post_text("/v1/chat/completions", json_text(body));
   };
   server.ask(chat("bomb", "hi")).must_be(200);
   server.complete(ModelFolder::ask("good")).must_be(200);
@@ -137,13 +130,9 @@ TEST_CASE("what llmserve cannot serve a folder with is refused by name", "[llmse
   const ModelFolder models({"a"});
   const ScratchDirectory empty;
   const std::string folder = models.folder().path();
-  struct Refused {
-    std::vector<std::string> words;
-    int exit_code;
-    std::string says;
-  };
   std::filesystem::create_directory(empty / "inner");
-  for (const Refused& refused : std::vector<Refused>{
+  for (auto [words, exit_code, says] :
+       std::vector<std::tuple<std::vector<std::string>, int, std::string>>{
            {{}, 2, "--models: found neither, need MODEL or --models, one of them"},
            {{kFable, "--models", folder}, 2, "need MODEL or --models, one of them"},
            {{"--models", folder, "--alias", "x"}, 2, "--alias"},
@@ -151,9 +140,8 @@ TEST_CASE("what llmserve cannot serve a folder with is refused by name", "[llmse
            {{"--models", empty.path()}, 2, "--models: found no model in"},
            {{"--models", "/none"}, 4, "/none"},
            {{kFable, "--memory", "3"}, 5, "--memory: found 3 MiB, need "}}) {
-    std::vector<std::string> words = refused.words;
     words.insert(words.end(), {"--port", "0", "-q"});
-    run_tool("llmserve", words).must_end(refused.exit_code, {refused.says});
+    run_tool("llmserve", words).must_end(exit_code, {says});
   }
   std::filesystem::create_directory(models.folder() / "inner");
   models.folder().write("inner/a.gguf", "");
@@ -203,10 +191,8 @@ TEST_CASE("a model that is in use is not unloaded", "[llmserve]") {
   Server server = models.serve({"--memory", models.memory_for(1.5), "--timeout", "1"});
   {
     RawClient client(server.port());
-    client.send(
-        post_text("/v1/completions",
-                  json_text(ModelFolder::ask(
-                      "a", {{"max_tokens", 100000}, {"ignore_eos", true}, {"stream", true}}))));
+    const Json endless = "{'max_tokens': 100000, 'ignore_eos': true, 'stream': true}"_j;
+    client.send(post_text("/v1/completions", json_text(ModelFolder::ask("a", endless))));
     client.receive_until("data: ");
     RawClient gone(server.port());
     gone.send(post_text("/v1/completions", json_text(ModelFolder::ask("b"))));
@@ -228,11 +214,8 @@ TEST_CASE("two models at once give the texts of two servers", "[llmserve]") {
   constexpr std::size_t kClients = 6;
   std::vector<std::vector<Reply>> replies(kClients);  // Catch is of one thread, so they are kept
   const auto body_of = [](std::size_t i, const std::string& model) {
-    return ModelFolder::ask(model, {{"max_tokens", 24},
-                                    {"temperature", 1},
-                                    {"seed", i},
-                                    {"logits_hash", true},
-                                    {"ignore_eos", true}});
+    return ModelFolder::ask(model, R"({"max_tokens": 24, "temperature": 1, "logits_hash": true,
+        "ignore_eos": true})"_j | Json{{"seed", i}});
   };
   std::vector<Reply> expected;
   for (const std::string name : {"small", "large"}) {

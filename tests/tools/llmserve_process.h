@@ -37,6 +37,21 @@ struct Reply {
   }
 
   Json json() const { return test::parse_json(body); }
+  /// The value at a JSON pointer of a good answer.
+  Json at(const std::string& pointer,
+          std::source_location where = std::source_location::current()) const {
+    const Json answer = must_be(200, {}, where).json();
+    const Json::json_pointer place(pointer);
+    INFO(where.file_name() << ':' << where.line() << ": " << pointer << " in " << body);
+    REQUIRE(answer.contains(place));
+    return answer[place];
+  }
+  /// A good answer, seen to be as `wanted`, which may leave out fields.
+  Json must_match(const Json& wanted,
+                  std::source_location where = std::source_location::current()) const {
+    INFO(where.file_name() << ':' << where.line() << ": " << request);
+    return test::must_match(must_be(200, {}, where).json(), wanted);
+  }
   bool has_header(std::string_view line) const { return head.find(line) != std::string::npos; }
   /// What a header says, or "".
   std::string header(std::string_view name) const {
@@ -180,6 +195,31 @@ inline std::vector<std::string> events_of(const std::string& body) {
   return events;
 }
 
+/// The JSON of each event, or line, of a stream.
+inline std::vector<Json> parts_of(const std::string& body) {
+  std::vector<Json> parts;
+  std::istringstream lines(body);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("data: ")) line.erase(0, 6);
+    if (line.starts_with('{')) parts.push_back(test::parse_json(line));
+  }
+  return parts;
+}
+/// The texts at a JSON pointer, one after the other, of the parts that have one.
+inline std::string joined(const std::vector<Json>& parts, const std::string& pointer) {
+  const Json::json_pointer place(pointer);
+  std::string text;
+  for (const Json& part : parts)
+    if (part.contains(place) && part[place].is_string()) text += part[place];
+  return text;
+}
+
+/// A message, and a conversation of one question.
+inline Json message(const Json& role, const Json& content) {
+  return {{"role", role}, {"content", content}};
+}
+inline Json question(const Json& content) { return Json::array({message("user", content)}); }
+
 /// Calls f(0), ..., f(n - 1), each in a thread of its own. Catch is of one thread: f asserts
 /// nothing.
 template <typename F>
@@ -236,6 +276,10 @@ class Server {
   Json tokens(const Json& body) const {
     return post("/tokenize", body).must_be(200).json()["tokens"];
   }
+  /// What it reads a body of /tokenize as.
+  std::string read_as(const Json& body) const {
+    return post("/detokenize", {{"tokens", tokens(body)}}).at("/prompt");
+  }
   Reply get(std::string_view path) const { return ask(get_text(path)); }
 
   /// A figure of /metrics, of all models together unless `name` has a label; -1: there is none.
@@ -287,5 +331,12 @@ class TinyModel : public ToolFolder {
     return Server(std::move(more));
   }
 };
+
+/// Checks a receipt by llmcheck, which must end with that code.
+inline Finished replay(const Json& receipt, int exit_code = 0, const std::string& model = kFable) {
+  const ScratchDirectory folder;
+  const std::string file = folder.write("r.json", json_text(receipt));
+  return run_tool("llmcheck", {model, "--replay", file, "-t", "1"}).must_end(exit_code);
+}
 
 }  // namespace llm::test

@@ -14,20 +14,15 @@ struct Case {
 };
 
 Case make_case(const Json& body) {
-  std::vector<std::string> words = {kFable,         "-t",     "1",  "-p",
-                                    body["prompt"], "--json", "-n", json_text(body["max_tokens"]),
-                                    "--logits-hash"};
-  const auto option = [&](const char* name, const char* field, const char* absent) {
-    words.insert(words.end(), {name, body.contains(field) ? json_text(body[field]) : absent});
-  };
-  option("--temp", "temperature", "1");
-  option("--top-k", "top_k", "0");
-  option("--top-p", "top_p", "1");
-  option("--min-p", "min_p", "0");
-  option("--repeat-penalty", "repeat_penalty", "1");
-  option("--repeat-last-n", "repeat_last_n", "64");
-  option("-s", "seed", "0");
-  option("--logprobs", "logprobs", "0");
+  std::vector<std::string> words = {kFable,          "-t", "1",           "--json",
+                                    "--logits-hash", "-p", body["prompt"]};
+  const Json defaults =
+      R"({"n": ["max_tokens", 1], "temp": ["temperature", 1], "top-k": ["top_k", 0],
+      "top-p": ["top_p", 1], "min-p": ["min_p", 0], "repeat-penalty": ["repeat_penalty", 1],
+      "repeat-last-n": ["repeat_last_n", 64], "seed": ["seed", 0], "logprobs": ["logprobs", 0]})"_j;
+  for (const auto& [option, field] : defaults.items())
+    words.insert(words.end(), {(option == "n" ? "-" : "--") + option,
+                               json_text(body.value(field[0].get<std::string>(), field[1]))});
   if (body.value("ignore_eos", false)) words.emplace_back("--ignore-eos");
   for (const std::string& stop : body.value("stop", std::vector<std::string>()))
     words.insert(words.end(), {"-r", stop});
@@ -45,17 +40,17 @@ std::vector<Case> make_cases(std::size_t n) {
     if (i % 5 == 4) {  // of nearly a page, so that pages run out while it is continued
       while (prompt.size() < 800) prompt += " She went to the sea and saw a little boat.";
     }
-    Json body = {{"prompt", prompt},
-                 {"max_tokens", 24 + i % 40},
-                 {"logprobs", i % 4},
-                 {"seed", i},
-                 {"logits_hash", true}};
-    if (i % 3 == 0) body["temperature"] = 0;
-    if (i % 3 == 1) body.update({{"temperature", 0.8}, {"top_k", 40}, {"top_p", 0.95}});
-    if (i % 3 == 2) body.update({{"min_p", 0.05}, {"repeat_penalty", 1.2}, {"repeat_last_n", -1}});
-    if (i % 4 == 2) body["stop"] = {" the", "\n\n"};
-    if (i % 4 == 3) body["ignore_eos"] = true;
-    cases.push_back(make_case(body));
+    const std::array samplers = {"{'temperature': 0}"_j,
+                                 "{'temperature': 0.8, 'top_k': 40, 'top_p': 0.95}"_j,
+                                 "{'min_p': 0.05, 'repeat_penalty': 1.2, 'repeat_last_n': -1}"_j};
+    const std::array ends = {"{}"_j, "{}"_j, R"({"stop": [" the", "\n\n"]})"_j,
+                             "{'ignore_eos': true}"_j};
+    cases.push_back(make_case(Json{{"prompt", prompt},
+                                   {"max_tokens", 24 + i % 40},
+                                   {"logprobs", i % 4},
+                                   {"seed", i},
+                                   {"logits_hash", true}} |
+                              samplers[i % 3] | ends[i % 4]));
   }
   return cases;
 }
@@ -126,30 +121,28 @@ TEST_CASE("every answer is llmrun's alone, at any load", "[llmserve]") {
 
 TEST_CASE("a streamed answer is the whole one in parts", "[llmserve]") {
   Server server = serve_fable();
-  Json body = {{"prompt", "Zoë 🐉"}, {"max_tokens", 40}, {"seed", 3}, {"logprobs", 1}, {"n", 3}};
+  const Json body = "{'prompt': 'Zoë 🐉', 'max_tokens': 40, 'seed': 3, 'logprobs': 1, 'n': 3}"_j;
   const Json whole = server.complete(body).json();
-  body.update({{"stream", true}, {"stream_options", {{"include_usage", true}}}});
-  const Reply reply = server.complete(body);
+  const Reply reply =
+      server.complete(body | "{'stream': true, 'stream_options': {'include_usage': true}}"_j);
   REQUIRE(reply.header("Content-Type") == "text/event-stream");
-  const auto events = events_of(reply.body);
-  REQUIRE(events.back() == "[DONE]");
+  REQUIRE(events_of(reply.body).back() == "[DONE]");
+  auto parts = parts_of(reply.body);
+  Json usage = parts.back()["usage"];
+  parts.pop_back();
   std::vector<Json> found(3, {{"text", ""}, {"logprobs", Json::object()}});
-  for (std::size_t i = 0; i + 2 < events.size(); ++i) {
-    const Json event = test::parse_json(events[i]);
-    REQUIRE(event["usage"].is_null());
-    REQUIRE(event["system_fingerprint"] == whole["system_fingerprint"]);
-    const Json choice = event["choices"][0];
+  for (const Json& event : parts) {
+    must_match(event, {{"usage", nullptr}, {"system_fingerprint", whole["system_fingerprint"]}});
+    const Json& choice = event["choices"][0];
     Json& into = found[choice["index"]];
     into["text"] = into["text"].get<std::string>() + choice["text"].get<std::string>();
     into["finish_reason"] = choice["finish_reason"];
     into["index"] = choice["index"];
-    for (const auto& [name, values] : choice["logprobs"].items()) {
+    for (const auto& [name, values] : choice["logprobs"].items())
       for (const Json& value : values) into["logprobs"][name].push_back(value);
-    }
   }
   REQUIRE(Json(found) == whole["choices"]);
   REQUIRE(whole["choices"][0]["text"] != whole["choices"][1]["text"]);
-  Json usage = test::parse_json(events[events.size() - 2])["usage"];
   usage["prompt_tokens_details"] = whole["usage"]["prompt_tokens_details"];  // which grows
   REQUIRE(usage == whole["usage"]);
 }
@@ -158,62 +151,46 @@ TEST_CASE("log probabilities of a text are llmcheck's, with BOS and without", "[
   const auto wants_bos = GENERATE(std::uint8_t{1}, std::uint8_t{0});
   const TinyModel tiny;
   auto model = TinyGguf::llama();
-  model.set<std::uint8_t>("tokenizer.ggml.add_bos_token", GgufType::kBool, wants_bos);
+  model.set_bool("tokenizer.ggml.add_bos_token", wants_bos);
   tiny.write("tiny.gguf", model.bytes());
   const std::string text = "a text of a few tokens";
   tiny.write("text", text);
   tiny.shell("llmcheck tiny.gguf -t 1 -q --ppl text --report report.json").must_end(0);
-  const Json row = test::parse_json(tiny.read("report.json"))["figures"][0]["rows"][0];
-
   Server server = tiny.serve();
   const Json logprobs = server.choice(
-      {{"prompt", text}, {"max_tokens", 0}, {"logprobs", 0}, {"echo", true}})["logprobs"];
+      Json{{"prompt", text}} | "{'max_tokens': 0, 'logprobs': 0, 'echo': true}"_j)["logprobs"];
   REQUIRE((logprobs["tokens"][0] == "<s>") == (wants_bos == 1));
   REQUIRE(logprobs["token_logprobs"][0].is_null());
   const std::size_t n = logprobs["tokens"].size() - 1;
   double nll = 0;
   for (std::size_t i = 1; i <= n; ++i) nll -= logprobs["token_logprobs"][i].get<double>();
-  REQUIRE(row["tokens"] == n);
-  REQUIRE(row["nll"] == nll / static_cast<double>(n));
+  must_match(test::parse_json(tiny.read("report.json"))["figures"][0]["rows"][0],
+             {{"tokens", n}, {"nll", nll / static_cast<double>(n)}});
 }
 
 TEST_CASE("echo gives the prompt with its log probabilities", "[llmserve]") {
   Server server = serve_fable();
-  const Json body = {{"prompt", "Once upon"},
-                     {"max_tokens", 3},
-                     {"temperature", 0},
-                     {"logprobs", 2},
-                     {"echo", true}};
+  const Json body =
+      "{'prompt': 'Once upon', 'max_tokens': 3, 'temperature': 0, 'logprobs': 2, 'echo': true}"_j;
   const Json choice = server.choice(body);
   REQUIRE(choice["text"].get<std::string>().starts_with("Once upon"));
   const Json& logprobs = choice["logprobs"];
   REQUIRE(logprobs["tokens"][0] == "<s>");
   REQUIRE(logprobs["token_logprobs"][0].is_null());
   REQUIRE(logprobs["top_logprobs"][0].is_null());
-  for (std::size_t i = 1; i < logprobs["tokens"].size(); ++i) {
+  for (std::size_t i = 1; i < logprobs["tokens"].size(); ++i)
     REQUIRE(logprobs["top_logprobs"][i].contains(logprobs["tokens"][i].get<std::string>()));
-  }
   // A longer prompt's own tokens are what a shorter one is continued with.
-  Json longer = body;
-  longer["prompt"] = choice["text"];
-  longer["max_tokens"] = 0;
-  const Json again = server.choice(longer);
-  REQUIRE(again["text"] == choice["text"]);
-  REQUIRE(again["logprobs"] == logprobs);
+  const Json same = {{"text", choice["text"]}, {"logprobs", logprobs}};
+  must_match(server.choice(body | Json{{"prompt", choice["text"]}, {"max_tokens", 0}}), same);
   // As ids, and several at once: each the same again.
   const Json ids = server.tokens({{"prompt", "Once upon"}});
-  Json several = body;
-  several["prompt"] = {ids, ids};
-  several["n"] = 2;
-  const Json choices = server.complete(several).json()["choices"];
-  REQUIRE(choices.size() == 4);
-  for (std::size_t i = 0; i < 4; ++i) {
-    REQUIRE(choices[i]["index"] == i);
-    REQUIRE(choices[i]["text"] == choice["text"]);
-    REQUIRE(choices[i]["logprobs"] == logprobs);
-  }
-  several["logits_hash"] = true;
-  const std::string hashes = server.complete(several).header("x-logits-sha256");
+  const Json several = body | Json{{"prompt", {ids, ids}}, {"n", 2}, {"logits_hash", true}};
+  const Reply all = server.complete(several);
+  Json expected;
+  for (int i = 0; i < 4; ++i) expected.push_back(same | Json{{"index", i}});
+  all.must_match({{"choices", expected}});
+  const std::string hashes = all.header("x-logits-sha256");
   REQUIRE(hashes.size() == 4 * 64 + 3 * 2);
   REQUIRE(hashes.substr(0, 64) == hashes.substr(66, 64));
 }
@@ -221,23 +198,21 @@ TEST_CASE("echo gives the prompt with its log probabilities", "[llmserve]") {
 TEST_CASE("logit_bias forbids and forces tokens", "[llmserve]") {
   Server server = serve_fable();
   const auto text = [&](const Json& bias) {
-    const Json body = {
-        {"prompt", "Once upon a"}, {"max_tokens", 1}, {"temperature", 0}, {"logit_bias", bias}};
-    return server.choice(body)["text"].get<std::string>();
+    return server.choice("{'prompt': 'Once upon a', 'max_tokens': 1, 'temperature': 0}"_j |
+                         Json{{"logit_bias", bias}})["text"];
   };
   REQUIRE(text(Json::object()) == " time");
   const Json ids = server.tokens({{"prompt", "a time"}});
-  const std::string id = json_text(ids.back());
-  REQUIRE(text({{id, -100}}) != " time");
-  REQUIRE(text({{"9", 100}}) == server.post("/detokenize", {{"tokens", {9}}}).json()["prompt"]);
+  REQUIRE(text({{json_text(ids.back()), -100}}) != " time");
+  REQUIRE(text({{"9", 100}}) == server.post("/detokenize", {{"tokens", {9}}}).at("/prompt"));
 }
 
 TEST_CASE("choices of a long prompt share its pages, as the server is by default", "[llmserve]") {
   Server server = serve_fable({"-c", "2048"});
   std::vector<int> prompt(1700);
   for (std::size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int>(10 + i * i % 600);
-  const Json body = {{"prompt", prompt}, {"max_tokens", 8}, {"temperature", 0}, {"n", 2}};
-  const Json choices = server.complete(body).json()["choices"];
+  const Json body = Json{{"prompt", prompt}} | "{'max_tokens': 8, 'temperature': 0, 'n': 2}"_j;
+  const Json choices = server.complete(body).at("/choices");
   REQUIRE(choices[0]["text"] == choices[1]["text"]);
   REQUIRE(server.metric("kv_pages_shared_total") == 6);
   REQUIRE(server.metric("evaluated_tokens_total") == 1700 + 1700 - 6 * 256 + 2 * 7);
@@ -245,61 +220,46 @@ TEST_CASE("choices of a long prompt share its pages, as the server is by default
 
 TEST_CASE("llmcheck --replay accepts the receipt of every choice", "[llmserve]") {
   Server server = serve_fable({"--chat-template", "zephyr"});
-  const ToolFolder folder;
-  const auto check = [&](const Json& receipt, int exit_code) {
-    folder.write("r.json", json_text(receipt));
-    folder.shell("llmcheck --replay r.json -t 1 " + kFable).must_end(exit_code);
-  };
   const Json ids = server.tokens({{"prompt", "The dog"}});
-  for (const Json& body : std::vector<Json>{
-           {{"prompt", {"Once", "", "The"}}, {"n", 2}, {"seed", 3}, {"stop", "the"}},
-           {{"prompt", ids}, {"temperature", 0.5}, {"top_k", 9}, {"logit_bias", {{"300", 2.5}}}},
-           {{"prompt", {1}}, {"temperature", 0}, {"ignore_eos", true}, {"repeat_penalty", 1.3}}}) {
-    Json asked = body;
-    asked.update({{"receipt", true}, {"max_tokens", 20}});
-    const Json answer = server.complete(asked).json();
-    REQUIRE(answer["choices"].size() > 0);
-    for (const Json& choice : answer["choices"]) check(choice["receipt"], 0);
+  for (const Json& body :
+       {"{'prompt': ['Once', '', 'The'], 'n': 2, 'seed': 3, 'stop': 'the'}"_j,
+        Json{{"prompt", ids}} | "{'temperature': 0.5, 'top_k': 9, 'logit_bias': {'300': 2.5}}"_j,
+        "{'prompt': [1], 'temperature': 0, 'ignore_eos': true, 'repeat_penalty': 1.3}"_j}) {
+    const Json choices =
+        server.complete(body | "{'receipt': true, 'max_tokens': 20}"_j).at("/choices");
+    REQUIRE(choices.size() > 0);
+    for (const Json& choice : choices) replay(choice["receipt"]);
   }
-  Json shown = server.choice({{"prompt", "A"},
-                              {"receipt", true},
-                              {"max_tokens", 2},
-                              {"logit_bias", {{"1", 100}}}})["receipt"];
+  Json shown = server.choice(
+      "{'prompt': 'A', 'receipt': true, 'max_tokens': 2, 'logit_bias': {'1': 100}}"_j)["receipt"];
   shown["options"]["show_special"] = true;
-  check(shown, 1);
+  replay(shown, 1);
   shown["text"] = "<s><s>";
-  check(shown, 0);
-  const Json user = {{"role", "user"}, {"content", "Tell a story."}};
-  const auto system = [](const char* text) { return Json{{"role", "system"}, {"content", text}}; };
-  for (const Json& messages : {Json::array({user}), Json::array({system("Be kind."), user}),
-                               Json::array({system(""), user}), Json::array({user, user})}) {
-    const Json answer =
-        server
-            .post("/v1/chat/completions",
-                  {{"messages", messages}, {"receipt", true}, {"max_tokens", 20}, {"stop", {"x"}}})
-            .json();
-    Json receipt = answer["choices"][0]["receipt"];
-    REQUIRE(receipt.contains("prompt") ==
-            (messages.size() == 1 || messages[0] == system("Be kind.")));
-    check(receipt, 0);
+  replay(shown);
+  const Json user = message("user", "Tell a story.");
+  const Json kind = message("system", "Be kind.");
+  for (const Json& messages :
+       {Json::array({user}), Json::array({kind, user}), Json::array({message("system", ""), user}),
+        Json::array({user, user})}) {
+    const Json body =
+        Json{{"messages", messages}} | "{'receipt': true, 'max_tokens': 20, 'stop': ['x']}"_j;
+    Json receipt = server.post("/v1/chat/completions", body).at("/choices/0/receipt");
+    REQUIRE(receipt.contains("prompt") == (messages.size() == 1 || messages[0] == kind));
+    replay(receipt);
     receipt["ids"][0] = receipt["ids"][0] == 9 ? 10 : 9;
-    check(receipt, 1);
+    replay(receipt, 1);
   }
 }
 
 TEST_CASE("the token that ends a text stands in its log probabilities alone", "[llmserve]") {
   Server server = serve_fable();
-  Json body = {{"prompt", "Once"}, {"logprobs", 1}, {"logit_bias", {{"2", 100}}}};
-  const Json answer = server.complete(body).json();
-  const Json choice = answer["choices"][0];
-  REQUIRE(choice["text"] == "");
-  REQUIRE(choice["finish_reason"] == "stop");
-  REQUIRE(choice["logprobs"]["tokens"] == Json{"</s>"});
-  REQUIRE(choice["logprobs"]["token_logprobs"][0] < -1);  // the model's own, without the bias
-  REQUIRE(answer["usage"]["completion_tokens"] == 0);
-  body["stream"] = true;
-  const auto events = events_of(server.complete(body).body);
-  REQUIRE(test::parse_json(events[0])["choices"][0]["logprobs"] == choice["logprobs"]);
+  const Json body = "{'prompt': 'Once', 'logprobs': 1, 'logit_bias': {'2': 100}}"_j;
+  const Json answer = server.complete(body).must_match(R"({"usage": {"completion_tokens": 0},
+      "choices": [{"text": "", "finish_reason": "stop", "logprobs": {"tokens": ["</s>"]}}]})"_j);
+  const Json& logprobs = answer["choices"][0]["logprobs"];
+  REQUIRE(logprobs["token_logprobs"][0] < -1);  // the model's own, without the bias
+  const auto parts = parts_of(server.complete(body | "{'stream': true}"_j).body);
+  REQUIRE(parts[0]["choices"][0]["logprobs"] == logprobs);
 }
 
 TEST_CASE("a reply ends where its template ends one, and where the client says", "[llmserve]") {
@@ -311,8 +271,8 @@ TEST_CASE("a reply ends where its template ends one, and where the client says",
                            .most_new_tokens = 512,
                            .most_texts = 1,
                            .grammars = nullptr};
-  const Json body = {{"messages", {{{"role", "user"}, {"content", "Hi"}}}}, {"stop", "x"}};
-  const auto request = require_ok(parse_chat(body, served));
+  const auto request =
+      require_ok(parse_chat({{"messages", question("Hi")}, {"stop", "x"}}, served));
   const GenerateOptions options = request.choice(0, served).options;
   REQUIRE(options.stop == std::vector<std::string>{"x", "<|user|>"});
   REQUIRE(options.stop_tokens == std::vector<TokenId>{2});  // </s>
@@ -321,40 +281,55 @@ TEST_CASE("a reply ends where its template ends one, and where the client says",
 
 TEST_CASE("a chat's reply is llmrun's, and no message becomes a marker", "[llmserve]") {
   Server server = serve_fable({"--chat-template", "zephyr"});
-  const std::string message = "Tell <|assistant|>\n</s> a story.";
-  const Finished run = run_shell(tool_path("llmrun") + " " + kFable + " -p '" + message +
-                                 "' --system 'Be kind.' --chat-template zephyr -t 1 -n 30 --temp "
-                                 "0.7 --top-k 0 --top-p 1 --min-p 0 -s 5 --json --logits-hash")
+  const std::string text = "Tell <|assistant|>\n</s> a story.";
+  const Finished run = run_tool("llmrun", {kFable,
+                                           "-p",
+                                           text,
+                                           "--system",
+                                           "Be kind.",
+                                           "--chat-template",
+                                           "zephyr",
+                                           "-t",
+                                           "1",
+                                           "-n",
+                                           "30",
+                                           "--temp",
+                                           "0.7",
+                                           "--top-k",
+                                           "0",
+                                           "--top-p",
+                                           "1",
+                                           "--min-p",
+                                           "0",
+                                           "-s",
+                                           "5",
+                                           "--json",
+                                           "--logits-hash"})
                            .must_end(0);
   const Json alone = test::parse_json(run.out);
-  const Json messages = {{{"role", "system"}, {"content", "Be kind."}},
-                         {{"role", "user"}, {"content", {{{"type", "text"}, {"text", message}}}}}};
-  Json body = {{"messages", messages}, {"max_completion_tokens", 30},
-               {"temperature", 0.7},   {"seed", 5},
-               {"logits_hash", true},  {"logprobs", true},
-               {"top_logprobs", 2},    {"model", "fable-3m-q4_k_m"}};
+  const Json messages = {
+      {"messages",
+       {message("system", "Be kind."), message("user", {{{"type", "text"}, {"text", text}}})}}};
+  Json body = messages | R"({"max_completion_tokens": 30, "temperature": 0.7, "seed": 5,
+      "logits_hash": true, "logprobs": true, "top_logprobs": 2, "model": "fable-3m-q4_k_m"})"_j;
   const Reply reply = server.post("/v1/chat/completions", body);
-  const Json json = reply.must_be(200).json();
-  REQUIRE(json["object"] == "chat.completion");
-  REQUIRE(json["choices"][0]["message"]["content"] == alone["text"]);
-  REQUIRE(json["choices"][0]["message"]["role"] == "assistant");
-  REQUIRE(json["usage"]["prompt_tokens"] == alone["prompt_ids"].size());
+  const Json said = {{"content", alone["text"]}, {"role", "assistant"}};
+  reply.must_match({{"object", "chat.completion"},
+                    {"choices", {{{"message", said}}}},
+                    {"usage", {{"prompt_tokens", alone["prompt_ids"].size()}}}});
   REQUIRE(run.err.find(reply.header("x-logits-sha256")) != std::string::npos);
-  REQUIRE(server.tokens({{"messages", messages}}) == alone["prompt_ids"]);
-  const Json first = json["choices"][0]["logprobs"]["content"][0];
+  REQUIRE(server.tokens(messages) == alone["prompt_ids"]);
+  const Json first = reply.at("/choices/0/logprobs/content/0");
   REQUIRE(first["top_logprobs"].size() == 2);
   std::string bytes;
   for (const Json& byte : first["bytes"]) bytes += static_cast<char>(byte.get<int>());
   REQUIRE(first["token"] == bytes);
 
   body.erase("logits_hash");
-  body["stream"] = true;
-  const auto events = events_of(server.post("/v1/chat/completions", body).body);
-  REQUIRE(test::parse_json(events[0])["choices"][0]["delta"]["role"] == "assistant");
-  std::string text;
-  for (std::size_t i = 0; i + 1 < events.size(); ++i)
-    text += test::parse_json(events[i])["choices"][0]["delta"].value("content", "");
-  REQUIRE(text == alone["text"]);
+  const auto parts =
+      parts_of(server.post("/v1/chat/completions", body | "{'stream': true}"_j).body);
+  REQUIRE(parts[0]["choices"][0]["delta"]["role"] == "assistant");
+  REQUIRE(joined(parts, "/choices/0/delta/content") == alone["text"]);
 }
 
 }  // namespace llm::test

@@ -37,20 +37,24 @@ TEST_CASE("--no-space-prefix leaves the dummy space out", "[llmtok]") {
   CHECK(ids(" the", "--no-space-prefix") == ids("the", "-q"));
 }
 
-TEST_CASE("llmtok encodes with a vocabulary alone", "[tools][llmtok]") {
+TEST_CASE("llmtok encodes with a vocabulary alone, and turns ids into text", "[llmtok]") {
   const Llmtok tok;
-  CHECK(tok.run("-p 'the a' --ids").out == ids_line({1, kThe, kA}));
-  CHECK(tok.run("-p the --ids --no-bos").out == ids_line({kThe}));
-  CHECK(tok.run("-p '' --ids").out == ids_line({1}));  // empty text: BOS only
-  CHECK(tok.run("-p 'the\n'").out == "     1  <s>\n   261  \" the\"\n    13  <0x0A>\n");
+  for (const auto& [arguments, out] : std::vector<std::pair<std::string, std::string>>{
+           {"-p 'the a' --ids", ids_line({1, kThe, kA})},
+           {"-p the --ids --no-bos", ids_line({kThe})},
+           {"-p '' --ids", ids_line({1})},  // empty text: BOS only
+           {"-p 'the\n'", "     1  <s>\n   261  \" the\"\n    13  <0x0A>\n"},
+           // Control tokens are text unless it is told.
+           {"-p '</s>' --ids --no-bos", ids_line({kSpace, 3 + '<', 3 + '/', 271, 3 + '>'})},
+           {"-p 'a</s>the' --ids --parse-special", ids_line({1, kA, 2, kThe})},
+           {"--decode -p '[1, 261, 263]'", "the a"},
+           {"--decode -p '1 261 2' --parse-special", "<s>the</s>"}}) {
+    CAPTURE(arguments);
+    CHECK(tok.run(arguments).must_end(0).out == out);
+  }
   CHECK(tok.shell("llmtok -m vocab.gguf -p the --ids").out == ids_line({1, kThe}));
-}
-
-TEST_CASE("llmtok reads control tokens as text unless told", "[tools][llmtok]") {
-  const Llmtok tok;
-  CHECK(tok.run("-p '</s>' --ids --no-bos").out ==
-        ids_line({kSpace, 3 + '<', 3 + '/', 271, 3 + '>'}));
-  CHECK(tok.run("-p 'a</s>the' --ids --parse-special").out == ids_line({1, kA, 2, kThe}));
+  for (const std::string bad : {"272", "-1", "1 x", "1.5", "99999999999999999999"})
+    tok.run("--decode -p '" + bad + "'").must_refuse(2, {"--decode", "need token ids 0..271"});
 }
 
 TEST_CASE("llmtok takes any bytes from stdin and files, and gives them back", "[tools][llmtok]") {
@@ -66,31 +70,17 @@ TEST_CASE("llmtok takes any bytes from stdin and files, and gives them back", "[
 
 TEST_CASE("llmtok prints JSON", "[tools][llmtok]") {
   const Llmtok tok;
-  const auto encoded = test::parse_json(tok.run("-p the --json").out);
-  CHECK(encoded == Json({{"schema_version", 1},
-                         {"text", "the"},
-                         {"ids", {1, kThe}},
-                         {"pieces", {"<s>", "\u2581the"}}}));
+  CHECK(test::parse_json(tok.run("-p the --json").out) == Json{{"schema_version", 1},
+                                                               {"text", "the"},
+                                                               {"ids", {1, kThe}},
+                                                               {"pieces", {"<s>", "\u2581the"}}});
   const auto decoded = test::parse_json(tok.run("--decode -p '258 261' --json").out);
   CHECK(decoded.at("text") == "\uFFFD the");
 }
 
-TEST_CASE("llmtok turns ids into text", "[tools][llmtok]") {
-  const Llmtok tok;
-  CHECK(tok.run("--decode -p '[1, 261, 263]'").out == "the a");
-  CHECK(tok.run("--decode -p '1 261 2' --parse-special").out == "<s>the</s>");
-  for (const char* bad : {"272", "-1", "1 x", "1.5", "99999999999999999999"}) {
-    tok.run(fmt::format("--decode -p '{}'", bad))
-        .must_refuse(2, {"--decode", "need token ids 0..271"});
-  }
-}
-
 TEST_CASE("llmtok --special lists the tokens with a part of their own", "[tools][llmtok]") {
   TinyGguf gguf = TinyGguf::llama();
-  auto pieces = TinyGguf::pieces();
-  pieces[262] = "<fim_prefix>";
-  pieces[270] = "<fim_pad>";
-  gguf.set_strings("tokenizer.ggml.tokens", pieces);
+  gguf.set_pieces({{262, "<fim_prefix>"}, {270, "<fim_pad>"}});
   const Llmtok tok;
   tok.write("vocab.gguf", gguf.bytes());
   CHECK(tok.run("--special").out ==
@@ -102,11 +92,8 @@ TEST_CASE("llmtok --special lists the tokens with a part of their own", "[tools]
         "end of generation        2  </s>\n"
         "end of generation      270  <fim_pad>\n");
   const auto json = test::parse_json(tok.run("--special --json").out);
-  const auto& special = json.at("special");
-  CHECK(special.at("bos") == 1);
-  CHECK(special.at("fim").at("prefix") == 262);
-  CHECK(special.at("fim").at("middle").is_null());
-  CHECK(special.at("end_of_generation") == Json({2, 270}));
+  must_match(json.at("special"), R"({"bos": 1, "fim": {"prefix": 262, "middle": null},
+      "end_of_generation": [2, 270]})"_j);
   tok.run("--special -p a").must_end(2);
 }
 
@@ -126,8 +113,7 @@ TEST_CASE("llmtok --check counts and shows what differs", "[tools][llmtok]") {
       .must_end(1, {},
                 {"line 6: \"the a\"", "first difference at id 2", "line 7: ", "4/6 match\n"});
   const auto json = test::parse_json(tok.run("--check bad --json").must_end(1).out);
-  CHECK(json.at("matched") == 4);
-  CHECK(json.at("total") == 6);
+  must_match(json, "{'matched': 4, 'total': 6}"_j);
   CHECK(json.at("mismatches").size() == 2);
   CHECK(json.at("mismatches").at(0).at("found") == Json({kThe, kA}));
 }
@@ -152,10 +138,8 @@ TEST_CASE("llmtok --check refuses a bad reference by line", "[tools][llmtok]") {
 
 TEST_CASE("llmtok needs one model and one input", "[tools][llmtok]") {
   const Llmtok tok;
-  tok.run("").must_end(2);
-  tok.run("-p a --stdin").must_end(2);
-  tok.run("-p a --check ref").must_end(2);
-  tok.run("-m vocab.gguf -p a").must_end(2);
+  for (const char* arguments : {"", "-p a --stdin", "-p a --check ref", "-m vocab.gguf -p a"})
+    tok.run(arguments).must_end(2);
   tok.shell("llmtok -p a").must_end(2);
   tok.shell("llmtok missing -p a").must_end(4);
   tok.shell("llmtok --help").must_end(0, {}, {"--parse-special", "--check"});

@@ -1,5 +1,7 @@
 #include "tools/common/options.h"
 
+#include <fmt/ranges.h>
+
 #include "tests/support/test.h"
 #include "tools/common/option_pages.h"
 #include "tools/common/progress.h"
@@ -57,19 +59,29 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("values follow a name in every usual way", "[options]") {
-  const auto args =
-      GENERATE(values<std::vector<std::string>>({{"m", "--temp", "0.5", "-n", "7"},
-                                                 {"m", "--temp=0.5", "-n7"},
-                                                 {"-temp", "0.5", "m", "-n=7"},
-                                                 {"-temp=0.5", "m", "--n-predict=7"},
-                                                 {"--temperature", ".5", "-n", "7", "--", "m"}}));
+  using Args = std::vector<std::string>;
+  // What is typed, and what is understood: MODEL, PROMPT, temp, n, text, stop, flags.
+  const auto [args, understood] = GENERATE(values<std::pair<Args, std::string>>({
+      {{"m", "--temp", "0.5", "-n", "7"}, "m||0.5|7||[]|"},
+      {{"m", "--temp=0.5", "-n7"}, "m||0.5|7||[]|"},
+      {{"-temp", "0.5", "m", "-n=7"}, "m||0.5|7||[]|"},
+      {{"-temp=0.5", "m", "--n-predict=7"}, "m||0.5|7||[]|"},
+      {{"--temperature", ".5", "-n", "7", "--", "m"}, "m||0.5|7||[]|"},
+      // Short flags may be joined, with a value after the last.
+      {{"m", "-ivvn", "3"}, "m||0.8|3||[]|ivv"},
+      {{"m", "-ivpsome text"}, "m||0.8|-1|some text|[]|iv"},
+      // A repeated option's last value wins, a list keeps all.
+      {{"m", "-n", "1", "-n", "2", "-r", "a", "--stop", "b,c"}, R"(m||0.8|2||["a", "b,c"]|)"},
+      // A dash alone and everything after -- are positional.
+      {{"m", "-"}, "m|-|0.8|-1||[]|"},
+      {{"--", "--temp", "-x"}, "--temp|-x|0.8|-1||[]|"},
+  }));
   Fixture f;
   REQUIRE(f.error_of(args).empty());
-  REQUIRE(f.temp == 0.5F);
-  REQUIRE(f.n == 7);
-  REQUIRE(f.model == "m");
-  REQUIRE(f.table.given("temp"));
-  REQUIRE(f.table.given("temperature"));
+  REQUIRE(fmt::format("{}|{}|{}|{}|{}|{}|{}{}", f.model, f.prompt_word, f.temp, f.n, f.text, f.stop,
+                      f.interactive ? "i" : "", std::string(f.verbose, 'v')) == understood);
+  REQUIRE(f.table.given("temp") == (f.temp == 0.5F));
+  REQUIRE(f.table.given("temperature") == f.table.given("temp"));
   REQUIRE(!f.table.given("kv"));
 }
 
@@ -111,29 +123,17 @@ TEST_CASE("options of other programs that change nothing are taken", "[options]"
   CHECK((f.text == "-ngl" && typed().empty()));
 }
 
-TEST_CASE("short flags may be joined, with a value after the last", "[options]") {
-  Fixture f;
-  REQUIRE(f.error_of({"m", "-ivvn", "3"}).empty());
-  REQUIRE(f.interactive);
-  REQUIRE(f.verbose == 2);
-  REQUIRE(f.n == 3);
-  REQUIRE(f.error_of({"m", "-ivpsome text"}).empty());
-  REQUIRE(f.text == "some text");
-  REQUIRE(f.verbose == 3);
-}
-
 TEST_CASE("a value is taken as it is", "[options]") {
   const std::string value =
       GENERATE(as<std::string>(), "-temp", "--kv", "-", "a\nb", "a,b", "", "=");
-  Fixture f;
-  REQUIRE(f.error_of({"m", "-p", value}).empty());
-  REQUIRE(f.text == value);
-  REQUIRE(f.error_of({"m", "--prompt=" + value}).empty());
-  REQUIRE(f.text == value);
-  REQUIRE(f.error_of({"m", "-p=" + value}).empty());
-  REQUIRE(f.text == value);
-  REQUIRE(f.error_of({"m", "-prompt", value, "-i"}).empty());
-  REQUIRE(f.text == value);
+  for (const auto& args : std::vector<std::vector<std::string>>{
+           {"-p", value}, {"--prompt=" + value}, {"-p=" + value}, {"-prompt", value, "-i"}}) {
+    Fixture f;
+    auto all = args;
+    all.insert(all.begin(), "m");
+    REQUIRE(f.error_of(all).empty());
+    REQUIRE(f.text == value);
+  }
 }
 
 TEST_CASE("arguments of any length are taken", "[options]") {
@@ -145,22 +145,6 @@ TEST_CASE("arguments of any length are taken", "[options]") {
   REQUIRE(f.text == large);
   REQUIRE(f.error_of({"m", "--" + large}).size() < 200);
   REQUIRE(f.error_of({"m", "--temp", large}).size() < 200);
-}
-
-TEST_CASE("a repeated option's last value wins, a list keeps all", "[options]") {
-  Fixture f;
-  REQUIRE(f.error_of({"m", "-n", "1", "-n", "2", "-r", "a", "--stop", "b,c"}).empty());
-  REQUIRE(f.n == 2);
-  REQUIRE(f.stop == std::vector<std::string>{"a", "b,c"});
-}
-
-TEST_CASE("a dash alone and everything after -- are positional", "[options]") {
-  Fixture f;
-  REQUIRE(f.error_of({"m", "-"}).empty());
-  REQUIRE(f.prompt_word == "-");
-  REQUIRE(f.error_of({"--", "--temp", "-x"}).empty());
-  REQUIRE(f.model == "--temp");
-  REQUIRE(f.prompt_word == "-x");
 }
 
 TEST_CASE("an option in place of a positional argument leaves the words to the others",
@@ -180,10 +164,7 @@ TEST_CASE("an option in place of a positional argument leaves the words to the o
 }
 
 TEST_CASE("errors name the option as typed, what was found and what is needed", "[options]") {
-  struct Case {
-    std::vector<std::string> args;
-    std::string expected;
-  };
+  using Case = std::pair<std::vector<std::string>, std::string>;
   const auto [args, expected] = GENERATE(values<Case>({
       {{"m", "--temp", "nan"}, R"(--temp: found "nan", need 0..100)"},
       {{"m", "-temp", "inf"}, R"(-temp: found "inf", need 0..100)"},

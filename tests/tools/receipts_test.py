@@ -6,11 +6,9 @@
 Lines of logs are checked by openssl and hashlib, too, as docs/receipts.md says. Exit code 0, or an assertion.
 """
 
-import atexit
 import base64
 import copy
 import hashlib
-import http.client
 import json
 import resource
 import subprocess
@@ -18,6 +16,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "serving"))
+from server import Server  # noqa: E402
 
 BIN, MODEL = Path(sys.argv[1]), Path(sys.argv[2]).resolve()
 SETTINGS = [["--temp", "0"], [], ["--temp", "0.9", "--top-k", "30", "--top-p", "0.9"], ["--temp", "1.5", "--top-k", "0", "--min-p", "0.02"],
@@ -91,39 +92,10 @@ def test_batch(folder: Path) -> None:
     assert len(faults(report)) == 2, report
 
 
-class Server:
-    def __init__(self, *arguments, limit: int = resource.RLIM_INFINITY):
-        # Python ignores SIGXFSZ, and so does what it starts: a write beyond the limit is refused as on a full disk.
-        self.process = subprocess.Popen([BIN / "llmserve", MODEL, "--port", "0", "-t", "1", "--chat-template", "zephyr", *arguments],
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, restore_signals=False,
-                                        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY)))
-        atexit.register(self.process.kill)
-        self.port = int(self.process.stdout.readline().rsplit(":", 1)[1])
-
-    def ask(self, path: str, body: dict | None = None) -> str:
-        client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        headers = {"Content-Type": "application/json"}
-        client.request("POST" if body else "GET", path, json.dumps(body) if body else None, headers)
-        answer = client.getresponse()
-        text = answer.read().decode()
-        assert answer.status == 200, text
-        return text
-
-    def metric(self, name: str) -> int:
-        return next(int(line.split()[1]) for line in self.ask("/metrics").splitlines() if line.startswith(f"llmserve_{name} "))
-
-    def comes_to(self, name: str, value: int) -> None:
-        for _ in range(3000):
-            if self.metric(name) == value:
-                return
-            time.sleep(0.01)
-        raise AssertionError((name, value, self.metric(name)))
-
-    def end(self) -> str:
-        self.process.terminate()
-        errors = self.process.communicate()[1]
-        assert self.process.returncode == 0, errors
-        return errors
+def serve(*arguments, limit: int = resource.RLIM_INFINITY) -> Server:
+    # Python ignores SIGXFSZ, and so does what it starts: a write beyond the limit is refused as on a full disk.
+    return Server(BIN, MODEL, "-t", "1", "--chat-template", "zephyr", *arguments, restore_signals=False,
+                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY)))
 
 
 def serve_some(server: Server) -> None:
@@ -136,7 +108,7 @@ def serve_some(server: Server) -> None:
     server.ask("/api/generate", {"prompt": "The hat", "stream": False, "options": {"num_predict": 7}})
     for text in ("A dog", "A cat"):
         server.ask("/v1/completions", {"prompt": "She went to the sea and saw a little boat. " * 28 + text, "max_tokens": 6})
-    assert server.metric("kv_pages_shared_total{model=\"fable-3m-q4_k_m\"}") >= 1
+    assert server.metric("kv_pages_shared_total") >= 1
     server.ask("/v1/embeddings", {"input": "a text"})
 
 
@@ -173,7 +145,7 @@ def test_log(folder: Path) -> None:
     other, _ = key_pair(folder, "other")
     log = folder / "logs" / "receipts.jsonl"
     options = ["--receipts", log.parent, "--receipt-key", secret]
-    server = Server(*options)
+    server = serve(*options)
     serve_some(server)
     second = subprocess.run([BIN / "llmserve", MODEL, "--port", "0", *options], capture_output=True, text=True, timeout=60)
     assert second.returncode == 4 and "another process" in second.stderr, second
@@ -181,7 +153,7 @@ def test_log(folder: Path) -> None:
     first_head = hashlib.sha256(log.read_bytes().splitlines(True)[-1]).hexdigest()
     with log.open("ab") as file:
         file.write(b'{"format":"llm-rece')  # as a crash leaves it
-    server = Server(*options)
+    server = serve(*options)
     serve_some(server)
     errors = server.end()
     assert "line 11: found 19 bytes without a line break, which a crash has left; cut off" in errors, errors
@@ -222,7 +194,7 @@ def test_log(folder: Path) -> None:
 def test_full_disk(folder: Path) -> None:
     """The server goes on, and so does its log when there is room again; without a key it is a chain alone."""
     log = folder / "full" / "receipts.jsonl"
-    server = Server("--receipts", log.parent, limit=3000)
+    server = serve("--receipts", log.parent, limit=3000)
     for i in range(6):
         server.ask("/v1/completions", {"prompt": "The dog", "max_tokens": 5, "seed": i})
     for _ in range(3000):
@@ -244,7 +216,7 @@ def test_full_disk(folder: Path) -> None:
 def test_lost_folder(folder: Path) -> None:
     """What is written to a removed or replaced file counts as lost; the log goes on when it is back."""
     log, away = folder / "lost" / "receipts.jsonl", folder / "away"
-    server = Server("--receipts", log.parent)
+    server = serve("--receipts", log.parent)
 
     def ask_one(name: str, value: int) -> None:
         server.ask("/v1/completions", {"prompt": "The dog", "max_tokens": 2})

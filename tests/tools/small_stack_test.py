@@ -2,14 +2,15 @@
 """Every tool with a stack of 256 KiB (ulimit -s 256), on ordinary work and on the deepest input that it takes:
 small_stack_test.py BIN_DIR MODEL."""
 
-import http.client
-import json
 import resource
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "serving"))
+from server import answer, serve  # noqa: E402
 
 BIN = Path(sys.argv.pop(1)).resolve()
 MODEL = Path(sys.argv.pop(1)).resolve()
@@ -56,11 +57,6 @@ class SmallStackTest(unittest.TestCase):
             self.run_tool("llmrun", MODEL, "-i", "--chat-template", path, "-n", "2", "-q", told="hi\n", codes=(0, 2, 3, 5, 6))
 
     def test_server(self):
-        server = subprocess.Popen([BIN / "llmserve", MODEL, "--port", "0", "-q", "--chat-template", "zephyr"], stdout=subprocess.PIPE,
-                                  stderr=subprocess.PIPE, text=True, preexec_fn=limit)
-        self.addCleanup(server.communicate)
-        self.addCleanup(server.terminate)
-        port = int(server.stdout.readline().rsplit(":", 1)[1])
         schema = {"type": "string"}
         for _ in range(5):
             schema = {"type": "object", "properties": {"p": schema}, "required": ["p"]}
@@ -78,15 +74,11 @@ class SmallStackTest(unittest.TestCase):
         deep += [("/v1/completions", {"prompt": "Once", "max_tokens": 4, "regex": "(" * 5000 + "a" + ")" * 5000})]
         chain = "root ::= r0\n" + "".join(f'r{i} ::= r{i + 1} "b"?\n' for i in range(3000)) + 'r3000 ::= "x"'
         deep += [("/v1/completions", {"prompt": "Once", "max_tokens": 8, "grammar": chain})]
-        for path, body in requests + deep + requests[:1]:
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-            connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
-            answer = connection.getresponse()
-            text = answer.read().decode()
-            unavailable = answer.status == 400 and "xgrammar" in text  # a build without it
-            self.assertTrue(answer.status == 200 or unavailable or (path, body) in deep and answer.status == 400, f"{path}: {text[:500]}")
-            connection.close()
-        self.assertIsNone(server.poll())
+        with serve(BIN, "--chat-template", "zephyr", model=MODEL, preexec_fn=limit) as url:
+            for path, body in requests + deep + requests[:1]:
+                status, text = answer(url, path, body)
+                unavailable = status == 400 and "xgrammar" in text  # a build without it
+                self.assertTrue(status == 200 or unavailable or (path, body) in deep and status == 400, f"{path}: {text[:500]}")
 
 
 if __name__ == "__main__":

@@ -13,8 +13,7 @@ class Tools : public ToolFolder {
     shell("llmrun tiny.gguf -p the -n 1 --ignore-eos --dump-layers dump.npz").must_end(0);
   }
   std::ptrdiff_t written() const {
-    const std::filesystem::directory_iterator files(path("out"));
-    return std::distance(begin(files), end(files));
+    return std::distance(std::filesystem::directory_iterator(path("out")), {});
   }
 };
 
@@ -56,25 +55,25 @@ TEST_CASE("results are written without a stderr", "[tools][streams]") {
 
 TEST_CASE("paths that cannot be written are told before the work", "[tools][streams]") {
   const Tools tools;
-  const auto refused = [&](const std::string& words, int exit_code, const std::string& part) {
-    tools.shell(words).must_refuse(exit_code, {part});
-  };
   const std::string run = "llmrun tiny.gguf -p the -n 1 ";
   const std::string missing = "cannot create: No such file or directory";
-  refused(run + "--receipt out/no/a", 4, missing);
-  refused(run + "--dump-layers out/no/a", 4, missing);
-  refused(run + "--receipt out", 4, "Is a directory");
-  refused(run + "--receipt tiny.gguf", 2, "--receipt: found a file that is read");
-  refused(run + "--dump-layers tiny.gguf", 2, "--dump-layers: found a file that is read");
-  refused(run + "--cache-dir tiny.gguf", 4, "tiny.gguf: cache directory: cannot create: ");
-  refused(run + "--cache-dir out/no/a", 4, missing);
-  refused("llmrun tiny.gguf -i --session out/no/a", 4, missing);
-  refused("llmcheck tiny.gguf --report out/no/a.html", 4, missing);
-  refused("llmcheck tiny.gguf --report out/a.html --report out/no/a.json", 4, missing);
-  refused("llmcheck tiny.gguf --dump out/no/a", 4, missing);
-  refused("llmcheck tiny.gguf --dump tiny.gguf", 2, "--dump: found a file that is read");
-  refused("llmquant tiny.gguf out/no/a Q8_0 --allow-requantize", 4, missing);
-  refused("llmsynth out/no/a", 4, missing);
+  for (const auto& [words, exit_code, part] :
+       std::vector<std::tuple<std::string, int, std::string>>{
+           {run + "--receipt out/no/a", 4, missing},
+           {run + "--dump-layers out/no/a", 4, missing},
+           {run + "--receipt out", 4, "Is a directory"},
+           {run + "--receipt tiny.gguf", 2, "--receipt: found a file that is read"},
+           {run + "--dump-layers tiny.gguf", 2, "--dump-layers: found a file that is read"},
+           {run + "--cache-dir tiny.gguf", 4, "tiny.gguf: cache directory: cannot create: "},
+           {run + "--cache-dir out/no/a", 4, missing},
+           {"llmrun tiny.gguf -i --session out/no/a", 4, missing},
+           {"llmcheck tiny.gguf --report out/no/a.html", 4, missing},
+           {"llmcheck tiny.gguf --report out/a.html --report out/no/a.json", 4, missing},
+           {"llmcheck tiny.gguf --dump out/no/a", 4, missing},
+           {"llmcheck tiny.gguf --dump tiny.gguf", 2, "--dump: found a file that is read"},
+           {"llmquant tiny.gguf out/no/a Q8_0 --allow-requantize", 4, missing},
+           {"llmsynth out/no/a", 4, missing}})
+    tools.shell(words).must_refuse(exit_code, {part});
   CHECK(tools.written() == 0);
 }
 
@@ -136,33 +135,28 @@ TEST_CASE("every tool prints its pages and colours its errors when told to", "[t
       CHECK_THAT(run("--completion " + shell).out, Contains(tool) && Contains("color"));
     }
     CHECK(run("--zzz --color always").err.starts_with(tool + ": error: "));  // not yet read
-    const std::string failing = tool == "llmgguf"    ? "show /none"
-                                : tool == "llmquant" ? "/none out/a Q8_0"
-                                : tool == "llmsynth" || tool == "llmload" || tool == "llmserve"
-                                    ? "/none/a"
-                                : tool == "llmtok" ? "/none -p a"
-                                                   : "-m /none";
-    if (tool == "llmcheck") continue;  // below
+    if (tool == "llmcheck") continue;                                        // below
+    const std::map<std::string, std::string> arguments = {
+        {"llmgguf", "show /none"}, {"llmquant", "/none out/a Q8_0"}, {"llmtok", "/none -p a"}};
+    const auto own = arguments.find(tool);
+    const std::string failing = own == arguments.end() ? "/none/a" : own->second;
     CHECK(run(failing + " --color always").err.starts_with(tool + ": \x1b[31m\x1b[1merror"));
   }
 }
 
 TEST_CASE("-q silences the warnings of every tool that has some", "[tools][streams]") {
   const Tools tools;
-  auto pieces = TinyGguf::pieces();
-  pieces.at(265) = "he";  // a second time
   TinyGguf model = TinyGguf::llama();
-  model.set_strings("tokenizer.ggml.tokens", pieces);
+  model.set_pieces({{265, "he"}});  // a second time
   tools.write("odd.gguf", model.bytes());
   const std::string bench = "llmbench tiny.gguf -n 0 -r 1 --no-load --no-peaks ";
   tools.shell(bench + "-p 2 -o json > out/old.json").must_end(0);
-  for (const std::string& words :
-       {std::string("llmgguf verify odd.gguf"), std::string("llmtok odd.gguf -p the"),
-        std::string("llmrun odd.gguf -p the -n 1"),
-        std::string("llmcheck odd.gguf --dump out/d.npz"),
-        std::string("llmquant tiny.gguf out/q.gguf Q4_K_M --allow-requantize"),
-        bench + "-p 3 --compare out/old.json",
-        std::string("llmload odd.gguf --lengths 1:2:2 --mode real --rate 1000 --requests 1")}) {
+  for (const std::string& words : std::vector<std::string>{
+           "llmgguf verify odd.gguf", "llmtok odd.gguf -p the", "llmrun odd.gguf -p the -n 1",
+           "llmcheck odd.gguf --dump out/d.npz",
+           "llmquant tiny.gguf out/q.gguf Q4_K_M --allow-requantize",
+           bench + "-p 3 --compare out/old.json",
+           "llmload odd.gguf --lengths 1:2:2 --mode real --rate 1000 --requests 1"}) {
     CAPTURE(words);
     CHECK_THAT(tools.shell(words).err, Contains(": warning: "));
     CHECK(tools.shell(words + " -q").err.empty());
@@ -182,5 +176,64 @@ TEST_CASE("--color overrides the terminal's say", "[tools][streams]") {
   CHECK_THAT(tools.shell(kVerdict).out, !Contains("\x1b["));
 }
 
+/// What bash offers for the last word of a command line, one offer a line.
+std::string bash_offers(const std::string& tool, const std::string& line) {
+  const ToolFolder folder;
+  const Finished result = folder
+                              .shell("source <(" + tool + " --completion bash) && COMP_WORDS=(" +
+                                     line + ") && COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) && _" +
+                                     tool + " && printf '%s\\n' \"${COMPREPLY[@]}\"")
+                              .must_end(0);
+  CHECK(result.err.empty());
+  return result.out;
+}
+
+TEST_CASE("bash offers options, their words, verbs, types and files", "[tools][completion]") {
+  CHECK(bash_offers("llmgguf", "llmgguf ver") == "verify\n");
+  CHECK(bash_offers("llmgguf", "llmgguf show ''") == "tiny.gguf\n");
+  CHECK(bash_offers("llmgguf", "llmgguf --json ha") == "hash\n");
+  CHECK(bash_offers("llmgguf", "llmgguf --vocab") == "--vocab-only\n");
+  CHECK(bash_offers("llmquant", "llmquant a b Q5_K_") == "Q5_K_S\nQ5_K_M\n");
+  CHECK(bash_offers("llmquant", "llmquant --tensor-type x=Q8_0 t") == "tiny.gguf\n");
+  CHECK(bash_offers("llmrun", "llmrun --kv ''") == "f16\nf32\nq8\n");
+  CHECK(bash_offers("llmrun", "llmrun -m t") == "tiny.gguf\n");
+  CHECK(bash_offers("llmrun", "llmrun -n ''") == "\n");  // a number
+}
+
+bool has(const std::string& program) {
+  if (run_shell("command -v " + program).exit_code == 0) return true;
+  WARN("skipped: no " << program << " here");
+  return false;
+}
+
+TEST_CASE("fish offers the same", "[tools][completion]") {
+  if (!has("fish")) return;
+  const auto offers = [](const std::string& tool, const std::string& line) {
+    const ScratchDirectory home;
+    const Finished result = run_shell("HOME='" + home.path() + "' fish -c \"'" + tool_path(tool) +
+                                      "' --completion fish | source; complete -C '" + line + "'\"");
+    CHECK(result.err.empty());
+    return result.out;
+  };
+  CHECK_THAT(offers("llmgguf", "llmgguf ver"), Contains("verify"));
+  CHECK_THAT(offers("llmgguf", "llmgguf verify "), !Contains("verify\t"));
+  CHECK_THAT(offers("llmquant", "llmquant a b Q5_K_"), Contains("Q5_K_M") && Contains("Q5_K_S"));
+  CHECK_THAT(offers("llmrun", "llmrun --kv "), Contains("f16") && Contains("f32"));
+  CHECK_THAT(offers("llmrun", "llmrun --no-ca"), Contains("--no-cache\trecompute"));
+}
+
+TEST_CASE("zsh reads its scripts", "[tools][completion]") {
+  if (!has("zsh")) return;
+  for (const std::string tool : {"llmrun", "llmcheck", "llmquant", "llmgguf", "llmbench"}) {
+    CAPTURE(tool);
+    const Finished result =
+        run_shell("zsh -f -c \"autoload -U compinit; compinit -u -D; source <('" + tool_path(tool) +
+                  "' --completion zsh)\"")
+            .must_end(0);
+    CHECK(result.err.empty());
+  }
+}
+
 }  // namespace
+
 }  // namespace llm::test

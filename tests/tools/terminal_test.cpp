@@ -26,26 +26,22 @@ std::string on_terminal(const std::string& command) {
 TEST_CASE("a file's name cannot steer a terminal", "[terminal]") {
   const ScratchDirectory directory;
   const std::string path = directory / ("a" + kHostile + ".gguf");
-  const auto tool = GENERATE(table<std::string, std::string>(
+  const auto [tool, option] = GENERATE(table<std::string, std::string>(
       {{"llmgguf", "show"},
        {"llmgguf", "verify"},
        {"llmgguf", "hash"},
        {"llmcheck", "--ppl=" LLM_SOURCE_DIR "/models/training/requirements.txt"},
        {"llmrun", "-n0"},
        {"llmtok", "--prompt=a"}}));
-  std::vector<std::string> arguments = {path};
-  if (!std::get<1>(tool).empty()) arguments.insert(arguments.begin(), std::get<1>(tool));
-  CAPTURE(std::get<0>(tool), std::get<1>(tool));
+  CAPTURE(tool, option);
   const Finished missing =
-      run_tool(std::get<0>(tool), arguments).must_end(4, {"a\\x1b]0;owned\\x07\\u202e.gguf"});
+      run_tool(tool, {option, path}).must_end(4, {"a\\x1b]0;owned\\x07\\u202e.gguf"});
   CHECK(is_clean(missing.err));
   // The file is there, and worth a warning.
   TinyGguf model = TinyGguf::llama();
-  auto pieces = TinyGguf::pieces();
-  pieces[270] = pieces[269];
-  model.set_strings("tokenizer.ggml.tokens", pieces);
+  model.set_pieces({{270, TinyGguf::pieces()[269]}});
   directory.write("a" + kHostile + ".gguf", model.bytes());
-  const Finished found = run_tool(std::get<0>(tool), arguments).must_end(0);
+  const Finished found = run_tool(tool, {option, path}).must_end(0);
   CHECK(is_clean(found.out));
   CHECK(is_clean(found.err));
 }
@@ -71,29 +67,24 @@ TEST_CASE("a model cannot steer the terminal that its text is shown on", "[termi
   const ScratchDirectory directory;
   // Every piece that is no byte, and so every token that greedy decoding may choose.
   TinyGguf model = TinyGguf::llama();
-  auto pieces = TinyGguf::pieces();
-  for (std::size_t id = 259; id < pieces.size(); ++id)
+  std::map<std::size_t, std::string> pieces;
+  for (std::size_t id = 259; id < TinyGguf::pieces().size(); ++id)
     pieces[id] = "\x1b[3" + std::to_string(id) + "m";
-  model.set_strings("tokenizer.ggml.tokens", pieces);
-  auto logits = model.tensor("output.weight");
+  model.set_pieces(pieces);
   const std::string path = directory.write("m.gguf", model.bytes());
   const std::string run = tool_path("llmrun") + " '" + path + "' -n 40 --temp 3 -s 1 --ignore-eos";
   // a result: its bytes are kept
   const Finished piped = run_shell(run + " -q -p a");
   CHECK_THAT(piped.out, Contains("\x1b[3"));
-  const std::string shown = on_terminal(run + " -q -p a");
-  CAPTURE(shown);
-  CHECK(is_clean(shown));
-  CHECK_THAT(shown, Contains("\\x1b[3"));
-  const std::string chat = on_terminal(run + " -q -i --chat-template zephyr <<< a");
-  CAPTURE(chat);
-  CHECK(is_clean(chat));
-  CHECK_THAT(chat, Contains("\\x1b[3"));
-  const std::string decoded =
-      on_terminal(tool_path("llmtok") + " '" + path + "' --decode -p \"260 261\"");
-  CAPTURE(decoded);
-  CHECK(is_clean(decoded));
-  CHECK_THAT(decoded, Contains("\\x1b[3260m"));
+  for (const auto& [command, words] : std::map<std::string, std::string>{
+           {run + " -q -p a", "\\x1b[3"},
+           {run + " -q -i --chat-template zephyr <<< a", "\\x1b[3"},
+           {tool_path("llmtok") + " '" + path + "' --decode -p \"260 261\"", "\\x1b[3260m"}}) {
+    const std::string shown = on_terminal(command);
+    CAPTURE(command, shown);
+    CHECK(is_clean(shown));
+    CHECK_THAT(shown, Contains(words));
+  }
 }
 
 TEST_CASE("progress is gone when the text begins", "[terminal]") {
@@ -130,9 +121,6 @@ TEST_CASE("progress has rate and time left and never wraps", "[terminal]") {
   CHECK_THAT(out, Contains("perplexity"));
 }
 
-}  // namespace
-namespace {
-
 /// What a terminal of that width shows: the characters and sequences that WordWrap sends.
 std::vector<std::string> shown_lines(const std::string& sent, std::size_t columns) {
   std::vector<std::string> lines = {""};  // of one byte a cell
@@ -163,8 +151,6 @@ std::vector<std::string> shown_lines(const std::string& sent, std::size_t column
   }
   return lines;
 }
-
-}  // namespace
 
 TEST_CASE("words wrap, however they come", "[terminal]") {
   const std::string text =
@@ -204,4 +190,5 @@ TEST_CASE("wide characters take two columns and break anywhere", "[terminal]") {
   REQUIRE(wrap.add(" 0123456789ab", 20) == " 0123456789a\r\x1b[9C\x1b[K\n0123456789ab");
 }
 
+}  // namespace
 }  // namespace llm::test
