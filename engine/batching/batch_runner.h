@@ -56,6 +56,11 @@ class BatchRunner {
   Status run(const Step& step, const TokensOf& tokens_of, const TakeLogits& take_logits,
              const RowsOf& rows_of = {});
 
+  /// Session::set_checkpoints() of a request that was adopted.
+  void set_checkpoints(RequestId id, std::span<const std::size_t> positions) {
+    if (Sequence* const sequence = sequences_.at(id).get()) sequence->set_checkpoints(positions);
+  }
+
   /// Forgets what a request has stored behind `n_positions`: proposed tokens that were wrong.
   void keep(RequestId id, std::size_t n_positions) { sequences_.at(id)->truncate(n_positions); }
 

@@ -203,6 +203,7 @@ void GenerationService::run_step(std::vector<Ended>& ended) {
     RunningRequest& text = *texts_.at(id).text;
     const auto [n, n_loaded, lost] =
         runner_.adopt(id, n_stored, text.tokens().first(text.n_skippable()), text.scope());
+    if (n_stored == 0) runner_.set_checkpoints(id, text.checkpoints());
     text.note_lost(lost);
     own_figures_.recomputed_tokens[static_cast<std::size_t>(lost.why)] += lost.n_tokens;
     text.note_adopted(n_stored, n);

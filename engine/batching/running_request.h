@@ -95,6 +95,10 @@ class RunningRequest {
   /// left
   void note_step(double seconds);
 
+  /// Session::set_checkpoints()
+  std::vector<std::size_t> checkpoints() const {
+    return checkpoints_of(request_.options.message_ends, request_.prompt.size());
+  }
   const std::string& scope() const { return request_.scope; }
   const GenerateResult& so_far() const { return text_.result; }
   /// @pre advance() said that it is complete
