@@ -203,7 +203,8 @@ Status Executor::run_pass(std::span<Work> work) {
                     .first_position = begin,
                     .state = &s.cache_,
                     .n_logits = begin + n - std::clamp(w.first_logit, begin, begin + n),
-                    .normed = w.normed});
+                    .normed = w.normed,
+                    .all_normed = s.on_normed_ && !w.normed && s.probe_ == nullptr});
     taken.push_back(&w);
     n_tokens += n;
     probe = s.probe_;
@@ -216,8 +217,14 @@ Status Executor::run_pass(std::span<Work> work) {
   LLM_RETURN_IF_ERROR(keep_weights(n_tokens));
   run_forward(pass, taken, probe);
   LLM_RETURN_IF_ERROR(model_->check_weights());
+  std::span<const float> told = normed_;
   for (std::size_t i = 0; i < pass.size(); ++i) {
     Sequence& s = *taken[i]->sequence;
+    if (pass[i].all_normed) {
+      const std::size_t size = pass[i].tokens.size() * model_->config().d_model;
+      s.on_normed_(pass[i].first_position, told.first(size));
+      told = told.subspan(size);
+    }
     s.note_pass(pass[i].tokens.size());
     taken[i]->done = s.n_stored_ == s.tokens_.size();
   }
@@ -247,17 +254,30 @@ void Executor::run_forward(std::span<const PassSegment> pass, std::span<Work* co
   std::vector<std::span<float>> places;
   std::size_t size = 0;
   bool in_one_run = true;
+  std::size_t n_told = 0;
+  for (const PassSegment& segment : pass)
+    if (segment.all_normed) n_told += segment.tokens.size() * row_size(true);
+  normed_.resize(n_told);
+  std::span<float> told = normed_;
+  const auto add = [&](std::span<float> place) {
+    in_one_run = in_one_run &&
+                 (places.empty() || place.data() == places.back().data() + places.back().size());
+    places.push_back(place);
+    size += place.size();
+  };
   for (const bool normed : {false, true}) {
     for (std::size_t i = 0; i < pass.size(); ++i) {
+      if (normed && pass[i].all_normed) {
+        const std::size_t n = pass[i].tokens.size() * row_size(true);
+        add(told.first(n));
+        told = told.subspan(n);
+      }
       const std::size_t n = pass[i].n_logits;
       if (n == 0 || pass[i].normed != normed) continue;
       const std::size_t first = pass[i].first_position + pass[i].tokens.size() - n;
       const std::size_t before = first - taken[i]->first_logit;
       float* const place = taken[i]->logits + before * row_size(normed);
-      in_one_run =
-          in_one_run && (places.empty() || place == places.back().data() + places.back().size());
-      places.emplace_back(place, n * row_size(normed));
-      size += places.back().size();
+      add({place, n * row_size(normed)});
     }
   }
   ++passes_;

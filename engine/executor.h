@@ -144,6 +144,7 @@ class Executor {
   reference::Forward reference_;
   std::vector<float> logits_;       ///< results of the last evaluation, normed rows behind logits
   std::vector<float> pass_logits_;  ///< of a pass whose results do not lie in one run
+  std::vector<float> normed_;       ///< rows of a pass that Sequence::OnNormed is told
   std::uint64_t passes_ = 0;
   std::chrono::nanoseconds last_pass_{0};  ///< what it took
 };
@@ -181,6 +182,11 @@ class Sequence final : public Session {
 
   /// With share_prefix: publishes the states behind these positions, where layers have states.
   void set_checkpoints(std::span<const std::size_t> positions) override;
+
+  /// After each pass, told the rows of the final norm, (n, d_model), of the positions from `first`
+  /// on that it computed. Never changes a result.
+  using OnNormed = std::function<void(std::size_t first, std::span<const float> rows)>;
+  void set_on_normed(OnNormed on_normed) { on_normed_ = std::move(on_normed); }
 
   /// Takes over the pages that others have published of `tokens`: position() moves to where they
   /// end, if that is behind it, and nothing before is evaluated any more. With share_prefix only.
@@ -223,6 +229,7 @@ class Sequence final : public Session {
   std::size_t n_loaded_ = 0;              ///< tokens that came from disk
   std::vector<std::size_t> checkpoints_;  ///< ascending
   SequenceState cache_;
+  OnNormed on_normed_;
   ProbeSink* probe_ = nullptr;
 };
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/result.h"
 #include "engine/batching/scheduler.h"
@@ -59,6 +60,12 @@ class BatchRunner {
   /// Session::set_checkpoints() of a request that was adopted.
   void set_checkpoints(RequestId id, std::span<const std::size_t> positions) {
     if (Sequence* const sequence = sequences_.at(id).get()) sequence->set_checkpoints(positions);
+  }
+
+  /// Sequence::set_on_normed() of a request that was adopted.
+  void set_on_normed(RequestId id, Sequence::OnNormed on_normed) {
+    if (Sequence* const sequence = sequences_.at(id).get())
+      sequence->set_on_normed(std::move(on_normed));
   }
 
   /// Forgets what a request has stored behind `n_positions`: proposed tokens that were wrong.
