@@ -15,6 +15,11 @@
 namespace llm {
 namespace {
 
+/// States are kept at multiples of it, too.
+constexpr std::size_t kStride = 1024;
+/// States that a sequence with pages of its own alone may keep.
+constexpr std::size_t kSpareStates = 8;
+
 /// What stands for no tokens. Changes with all that bits of keys, values and states depend on.
 Prefix root_of(const Model& model, KvType kv) {
   Sha256 hash;
@@ -34,6 +39,14 @@ Prefix root_in(const Prefix& root, std::string_view scope) {
   return hash.digest();
 }
 
+/// For one sequence, and some of its states.
+std::size_t enough_pages(const KvGroups& groups, const ExecutorOptions& options) {
+  std::size_t pages = groups.most_pages(options.context, options.batch);
+  for (std::size_t group = 0; group < groups.size(); ++group)
+    if (groups.is_state(group)) pages += kSpareStates;
+  return pages;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Executor>> Executor::create(std::shared_ptr<const Model> model,
@@ -43,7 +56,7 @@ Result<std::shared_ptr<Executor>> Executor::create(std::shared_ptr<const Model> 
   if (chosen.context == 0) chosen.context = model->config().context;
   chosen.batch = std::min(chosen.batch, chosen.context);
   if (chosen.kv_pages == 0)
-    chosen.kv_pages = KvGroups(model->config(), chosen.kv).most_pages(chosen.context, chosen.batch);
+    chosen.kv_pages = enough_pages(KvGroups(model->config(), chosen.kv), chosen);
   LLM_TRY(auto pool, KvPool::create(model->config(), chosen.kv_pages, chosen.kv));
   LLM_TRY(Forward forward, Forward::create(*model, chosen.batch, chosen.context, chosen.kv));
   return std::shared_ptr<Executor>(
@@ -190,20 +203,30 @@ Status Executor::run_pass(std::span<Work> work) {
                     .first_position = begin,
                     .state = &s.cache_,
                     .n_logits = begin + n - std::clamp(w.first_logit, begin, begin + n),
-                    .normed = w.normed});
+                    .normed = w.normed,
+                    .all_normed = s.on_normed_ && !w.normed && s.probe_ == nullptr});
     taken.push_back(&w);
     n_tokens += n;
     probe = s.probe_;
     if (probe != nullptr) break;
   }
+  for (std::size_t i = 0; i < pass.size(); ++i) {
+    const std::size_t begin = pass[i].first_position;
+    taken[i]->sequence->copy_states(begin, begin + pass[i].tokens.size(), taken[i]->first_logit);
+  }
   LLM_RETURN_IF_ERROR(keep_weights(n_tokens));
   run_forward(pass, taken, probe);
   LLM_RETURN_IF_ERROR(model_->check_weights());
+  std::span<const float> told = normed_;
   for (std::size_t i = 0; i < pass.size(); ++i) {
     Sequence& s = *taken[i]->sequence;
-    s.n_stored_ += pass[i].tokens.size();
+    if (pass[i].all_normed) {
+      const std::size_t size = pass[i].tokens.size() * model_->config().d_model;
+      s.on_normed_(pass[i].first_position, told.first(size));
+      told = told.subspan(size);
+    }
+    s.note_pass(pass[i].tokens.size());
     taken[i]->done = s.n_stored_ == s.tokens_.size();
-    s.publish(SequenceState::Publish::kWholePages);
   }
   return Ok{};
 }
@@ -231,17 +254,30 @@ void Executor::run_forward(std::span<const PassSegment> pass, std::span<Work* co
   std::vector<std::span<float>> places;
   std::size_t size = 0;
   bool in_one_run = true;
+  std::size_t n_told = 0;
+  for (const PassSegment& segment : pass)
+    if (segment.all_normed) n_told += segment.tokens.size() * row_size(true);
+  normed_.resize(n_told);
+  std::span<float> told = normed_;
+  const auto add = [&](std::span<float> place) {
+    in_one_run = in_one_run &&
+                 (places.empty() || place.data() == places.back().data() + places.back().size());
+    places.push_back(place);
+    size += place.size();
+  };
   for (const bool normed : {false, true}) {
     for (std::size_t i = 0; i < pass.size(); ++i) {
+      if (normed && pass[i].all_normed) {
+        const std::size_t n = pass[i].tokens.size() * row_size(true);
+        add(told.first(n));
+        told = told.subspan(n);
+      }
       const std::size_t n = pass[i].n_logits;
       if (n == 0 || pass[i].normed != normed) continue;
       const std::size_t first = pass[i].first_position + pass[i].tokens.size() - n;
       const std::size_t before = first - taken[i]->first_logit;
       float* const place = taken[i]->logits + before * row_size(normed);
-      in_one_run =
-          in_one_run && (places.empty() || place == places.back().data() + places.back().size());
-      places.emplace_back(place, n * row_size(normed));
-      size += places.back().size();
+      add({place, n * row_size(normed)});
     }
   }
   ++passes_;
@@ -308,16 +344,57 @@ void Sequence::publish(SequenceState::Publish what) {
   constexpr std::size_t kPage = KvPool::kPagePositions;
   const auto stored = std::span<const TokenId>(tokens_).first(n_stored_);
   cache_.publish(stored, what);
-  StateStore* const store = executor_->options_.store.get();
-  if (store == nullptr) return;
+  if (executor_->options_.store == nullptr) return;
   // At its end all that it used is noted as such.
   const bool is_end = what == SequenceState::Publish::kAll;
   for (std::size_t at = is_end ? 0 : n_saved_; at < stored.size(); at += kPage) {
-    const auto of_page = stored.subspan(at, std::min(kPage, stored.size() - at));
-    if (of_page.size() < kPage && !is_end) break;
-    store->save(*executor_->pool_, cache_.prefix_before(at / kPage), at / kPage, of_page);
-    if (of_page.size() == kPage) n_saved_ = at + kPage;
+    const std::size_t end = std::min(at + kPage, stored.size());
+    if (end < at + kPage && !is_end) break;
+    save_page(stored.first(end));
+    if (end == at + kPage) n_saved_ = end;
   }
+}
+
+void Sequence::set_checkpoints(std::span<const std::size_t> positions) {
+  checkpoints_.assign(positions.begin(), positions.end());
+}
+
+bool Sequence::is_checkpoint(std::size_t position) const {
+  return position % kStride == 0 || std::ranges::binary_search(checkpoints_, position);
+}
+
+void Sequence::copy_states(std::size_t begin, std::size_t end, std::size_t first_logit) {
+  using enum SequenceState::CopyFor;
+  if (!cache_.pool().groups().has_states()) return;
+  // Where logits of several positions are wanted, those behind the first may be taken back.
+  const bool is_trial = first_logit >= begin && end - first_logit <= KvGroups::kSlack;
+  for (std::size_t position = begin + 1; position < end; ++position) {
+    if (shares() && is_checkpoint(position)) cache_.copy_states(position, kPublish);
+    if (is_trial && position == first_logit + 1) cache_.copy_states(position, kReturn);
+  }
+}
+
+void Sequence::note_pass(std::size_t n) {
+  using enum SequenceState::Publish;
+  const std::size_t begin = n_stored_;
+  n_stored_ += n;
+  const bool has_states = cache_.pool().groups().has_states();
+  if (shares() && has_states) {
+    const auto stored = std::span<const TokenId>(tokens_).first(n_stored_);
+    cache_.publish(stored, is_checkpoint(n_stored_) ? kAll : kWholePages);
+    for (std::size_t position = begin + 1; position <= n_stored_; ++position)
+      if (is_checkpoint(position)) save_page(stored.first(position));
+  }
+  cache_.lend_copies();
+  publish(kWholePages);
+}
+
+void Sequence::save_page(std::span<const TokenId> tokens) {
+  StateStore* const store = executor_->options_.store.get();
+  if (store == nullptr) return;
+  const std::size_t page = (tokens.size() - 1) / KvPool::kPagePositions;
+  store->save(*executor_->pool_, cache_.prefix_before(page), page,
+              tokens.subspan(page * KvPool::kPagePositions));
 }
 
 Result<std::span<const float>> Sequence::evaluate(std::span<const TokenId> tokens, LogitRows rows) {

@@ -144,6 +144,7 @@ class Executor {
   reference::Forward reference_;
   std::vector<float> logits_;       ///< results of the last evaluation, normed rows behind logits
   std::vector<float> pass_logits_;  ///< of a pass whose results do not lie in one run
+  std::vector<float> normed_;       ///< rows of a pass that Sequence::OnNormed is told
   std::uint64_t passes_ = 0;
   std::chrono::nanoseconds last_pass_{0};  ///< what it took
 };
@@ -179,6 +180,14 @@ class Sequence final : public Session {
   }
   void set_probe(ProbeSink* sink) override { probe_ = sink; }
 
+  /// With share_prefix: publishes the states behind these positions, where layers have states.
+  void set_checkpoints(std::span<const std::size_t> positions) override;
+
+  /// After each pass, told the rows of the final norm, (n, d_model), of the positions from `first`
+  /// on that it computed. Never changes a result.
+  using OnNormed = std::function<void(std::size_t first, std::span<const float> rows)>;
+  void set_on_normed(OnNormed on_normed) { on_normed_ = std::move(on_normed); }
+
   /// Takes over the pages that others have published of `tokens`: position() moves to where they
   /// end, if that is behind it, and nothing before is evaluated any more. With share_prefix only.
   /// @param tokens  those of the sequence, and more to come. @return position()
@@ -200,6 +209,14 @@ class Sequence final : public Session {
     n_stored_ = cache_.truncate(std::min(n_stored_, n_positions));
     n_saved_ = std::min(n_saved_, n_stored_);
   }
+  /// Before a pass of positions [begin, end): which states it copies.
+  /// @param first_logit  the first position whose logits are wanted
+  void copy_states(std::size_t begin, std::size_t end, std::size_t first_logit);
+  /// After a pass of n positions: publishes what it stored.
+  void note_pass(std::size_t n);
+  bool is_checkpoint(std::size_t position) const;
+  /// Keeps on disk what is published of the last page of `tokens`, which are stored.
+  void save_page(std::span<const TokenId> tokens);
   /// Moves n_stored_ to the end of what published pages hold of `tokens`, if that is behind it.
   /// @pre tokens has the stored ones
   void take_stored(std::span<const TokenId> tokens);
@@ -208,9 +225,11 @@ class Sequence final : public Session {
   SequenceOptions options_;
   std::vector<TokenId> tokens_;
   std::size_t n_stored_ = 0;
-  std::size_t n_saved_ = 0;   ///< of those in whole pages: on disk, or as good as
-  std::size_t n_loaded_ = 0;  ///< tokens that came from disk
+  std::size_t n_saved_ = 0;               ///< of those in whole pages: on disk, or as good as
+  std::size_t n_loaded_ = 0;              ///< tokens that came from disk
+  std::vector<std::size_t> checkpoints_;  ///< ascending
   SequenceState cache_;
+  OnNormed on_normed_;
   ProbeSink* probe_ = nullptr;
 };
 

@@ -44,6 +44,12 @@ class Session {
   /// `n_positions`: that one, or fewer, because keys and values before a window are not kept.
   virtual std::size_t reusable(std::size_t n_positions) const { return n_positions; }
 
+  /// Positions, in ascending order, from which a later text may go on otherwise: what it takes to
+  /// do so without computing much is kept while the session passes them. Never changes a result.
+  virtual void set_checkpoints(std::span<const std::size_t> positions) {
+    static_cast<void>(positions);
+  }
+
   /// Sends activations of later evaluations to `sink` (nullptr: none). The sink must outlive this
   /// use.
   virtual void set_probe(ProbeSink* sink) = 0;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/result.h"
 #include "engine/batching/scheduler.h"
@@ -55,6 +56,17 @@ class BatchRunner {
   /// @param rows_of  empty: the last rows of parts that want logits
   Status run(const Step& step, const TokensOf& tokens_of, const TakeLogits& take_logits,
              const RowsOf& rows_of = {});
+
+  /// Session::set_checkpoints() of a request that was adopted.
+  void set_checkpoints(RequestId id, std::span<const std::size_t> positions) {
+    if (Sequence* const sequence = sequences_.at(id).get()) sequence->set_checkpoints(positions);
+  }
+
+  /// Sequence::set_on_normed() of a request that was adopted.
+  void set_on_normed(RequestId id, Sequence::OnNormed on_normed) {
+    if (Sequence* const sequence = sequences_.at(id).get())
+      sequence->set_on_normed(std::move(on_normed));
+  }
 
   /// Forgets what a request has stored behind `n_positions`: proposed tokens that were wrong.
   void keep(RequestId id, std::size_t n_positions) { sequences_.at(id)->truncate(n_positions); }

@@ -203,6 +203,13 @@ void GenerationService::run_step(std::vector<Ended>& ended) {
     RunningRequest& text = *texts_.at(id).text;
     const auto [n, n_loaded, lost] =
         runner_.adopt(id, n_stored, text.tokens().first(text.n_skippable()), text.scope());
+    if (n_stored == 0) {
+      runner_.set_checkpoints(id, text.checkpoints());
+      if (Proposer* const reader = text.reader_of_rows())
+        runner_.set_on_normed(id, [reader](std::size_t first, std::span<const float> rows) {
+          reader->take_rows(first, rows);
+        });
+    }
     text.note_lost(lost);
     own_figures_.recomputed_tokens[static_cast<std::size_t>(lost.why)] += lost.n_tokens;
     text.note_adopted(n_stored, n);

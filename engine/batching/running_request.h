@@ -95,6 +95,15 @@ class RunningRequest {
   /// left
   void note_step(double seconds);
 
+  /// Session::set_checkpoints()
+  std::vector<std::size_t> checkpoints() const {
+    return checkpoints_of(request_.options.message_ends, request_.prompt.size());
+  }
+  /// What is told the rows of the final norm; nullptr: nothing is.
+  Proposer* reader_of_rows() const {
+    return speculation_ != nullptr && speculation_->source().reads_rows() ? &speculation_->source()
+                                                                          : nullptr;
+  }
   const std::string& scope() const { return request_.scope; }
   const GenerateResult& so_far() const { return text_.result; }
   /// @pre advance() said that it is complete

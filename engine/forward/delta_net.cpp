@@ -35,7 +35,7 @@ void DeltaNet::plan(std::span<const PassSegment> segments) {
   runs_.clear();
   std::size_t row = 0;
   for (const PassSegment& segment : segments) {
-    runs_.push_back({row, segment.tokens.size(), segment.state});
+    runs_.push_back({row, segment.tokens.size(), segment.first_position, segment.state});
     row += segment.tokens.size();
   }
 }
@@ -127,8 +127,13 @@ void DeltaNet::convolve(PassWorker& at, std::size_t layer, const DeltaNetSpec& s
                              .y = conv_.data() + (run.first_row + t) * stride + channels.begin});
     }
     // From the oldest on: each comes from one that is younger, and not replaced yet.
-    for (std::size_t age = width - 1; age > 0; --age)
-      std::copy_n(input(run.n_rows, age), channels.n, state.input(age).data() + channels.begin);
+    const auto keep = [&](std::size_t n_rows, const DeltaState& to) {
+      for (std::size_t age = width - 1; age > 0; --age)
+        std::copy_n(input(n_rows, age), channels.n, to.input(age).data() + channels.begin);
+    };
+    for (std::size_t copy = 0; copy < run.state->n_copies(); ++copy)
+      keep(run.rows_to_copy(copy), copy_of(run, copy, layer, spec));
+    keep(run.n_rows, state);
   }
   at.lap(PassOp::kDeltaNet);
 }
@@ -156,26 +161,38 @@ void DeltaNet::prepare(PassWorker& at, std::size_t layer, const DeltaNetSpec& sp
 void DeltaNet::change_state(PassWorker& at, std::size_t layer, const DeltaNetSpec& spec,
                             const Run& run, std::size_t head) {
   const DeltaState state = state_of(run, layer, spec);
-  const float* const q =
-      conv_.data() + run.first_row * spec.channels() + head % spec.n_k_heads * spec.k_dim;
-  const float* const v =
-      conv_.data() + run.first_row * spec.channels() + 2 * spec.k_rows() + head * spec.v_dim;
-  float* const out = delta_.data() + run.first_row * spec.v_rows() + head * spec.v_dim;
   for (std::size_t panel = 0; panel < DeltaState::n_panels(spec); ++panel) {
     const std::size_t column = panel * DeltaState::kColumns;
-    at.kernels().delta_rule({.q = q,
-                             .k = q + spec.k_rows(),
-                             .v = v + column,
-                             .stride = spec.channels(),
-                             .decay = alpha_.data() + run.first_row * spec.n_v_heads + head,
-                             .beta = beta_.data() + run.first_row * spec.n_v_heads + head,
-                             .gate_stride = spec.n_v_heads,
-                             .state = state.panel(head, panel),
-                             .out = out + column,
-                             .out_stride = spec.v_rows(),
-                             .k_dim = spec.k_dim,
-                             .n_columns = std::min(DeltaState::kColumns, spec.v_dim - column),
-                             .n_tokens = run.n_rows});
+    float* const values = state.panel(head, panel);
+    /// Rows [begin, end) of the run.
+    const auto change = [&](std::size_t begin, std::size_t end) {
+      const std::size_t row = run.first_row + begin;
+      const float* const conv = conv_.data() + row * spec.channels();
+      const float* const q = conv + head % spec.n_k_heads * spec.k_dim;
+      at.kernels().delta_rule(
+          {.q = q,
+           .k = q + spec.k_rows(),
+           .v = conv + 2 * spec.k_rows() + head * spec.v_dim + column,
+           .stride = spec.channels(),
+           .decay = alpha_.data() + row * spec.n_v_heads + head,
+           .beta = beta_.data() + row * spec.n_v_heads + head,
+           .gate_stride = spec.n_v_heads,
+           .state = values,
+           .out = delta_.data() + row * spec.v_rows() + head * spec.v_dim + column,
+           .out_stride = spec.v_rows(),
+           .k_dim = spec.k_dim,
+           .n_columns = std::min(DeltaState::kColumns, spec.v_dim - column),
+           .n_tokens = end - begin});
+    };
+    std::size_t begin = 0;
+    for (std::size_t copy = 0; copy < run.state->n_copies(); ++copy) {
+      const std::size_t end = run.rows_to_copy(copy);
+      change(begin, end);
+      std::copy_n(values, spec.k_dim * DeltaState::kColumns,
+                  copy_of(run, copy, layer, spec).panel(head, panel));
+      begin = end;
+    }
+    change(begin, run.n_rows);
   }
   at.lap(PassOp::kDeltaNet);
 }

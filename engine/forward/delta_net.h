@@ -26,7 +26,13 @@ class DeltaNet {
   struct Run {
     std::size_t first_row;
     std::size_t n_rows;
+    std::size_t first_position;
     SequenceState* state;
+
+    /// Rows before the one whose state is the copy's.
+    std::size_t rows_to_copy(std::size_t copy) const {
+      return state->copy_position(copy) - first_position;
+    }
   };
   /// Neighbouring channels of the convolution.
   struct Channels {
@@ -35,6 +41,10 @@ class DeltaNet {
   };
   static DeltaState state_of(const Run& run, std::size_t layer, const DeltaNetSpec& spec) {
     return {spec, run.state->state(layer)};
+  }
+  static DeltaState copy_of(const Run& run, std::size_t copy, std::size_t layer,
+                            const DeltaNetSpec& spec) {
+    return {spec, run.state->copied_state(copy, layer)};
   }
 
   void multiply(PassWorker& at, std::size_t layer, const InputRows& input);

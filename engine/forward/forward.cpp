@@ -7,10 +7,11 @@
 
 namespace llm {
 
-Forward::Forward(const Model& model, Pass pass, Attention attention, DeltaNet delta_net,
-                 FeedForwards feed_forwards)
+Forward::Forward(const Model& model, Pass pass, NextTokenInput next_token, Attention attention,
+                 DeltaNet delta_net, FeedForwards feed_forwards)
     : n_layers_(model.config().n_layers),
       pass_(std::move(pass)),
+      next_token_(std::move(next_token)),
       attention_(std::move(attention)),
       delta_net_(std::move(delta_net)),
       feed_forwards_(std::move(feed_forwards)) {}
@@ -19,11 +20,12 @@ Result<Forward> Forward::create(const Model& model, std::size_t max_batch, std::
                                 KvType kv) {
   const PassSizes sizes{max_batch, context, kv};
   LLM_TRY(Pass pass, Pass::create(model, sizes));
+  LLM_TRY(NextTokenInput next_token, NextTokenInput::create(model, sizes));
   LLM_TRY(Attention attention, Attention::create(model, sizes));
   LLM_TRY(DeltaNet delta_net, DeltaNet::create(model, sizes));
   LLM_TRY(FeedForwards feed_forwards, FeedForwards::create(model, sizes));
-  Forward f(model, std::move(pass), std::move(attention), std::move(delta_net),
-            std::move(feed_forwards));
+  Forward f(model, std::move(pass), std::move(next_token), std::move(attention),
+            std::move(delta_net), std::move(feed_forwards));
   const std::size_t row = row_bytes(model.weights().token_embd.type(), model.config().d_model);
   for (int i = 0; i < model.threads(); ++i) {
     LLM_TRY(auto bytes, AlignedBuffer<std::byte>::allocate(row, "workspace"));
@@ -38,6 +40,7 @@ void Forward::run(std::span<const PassSegment> segments, std::span<float> rows, 
   delta_net_.plan(segments);
   pass_.run([&](PassWorker& at) {
     embed(at);
+    next_token_.run(at);
     for (std::size_t layer = 0; layer < n_layers_; ++layer) {
       std::visit([&](const auto& mixer) { run_mixer(at, layer, mixer); },
                  at.config().layers[layer].mixer);

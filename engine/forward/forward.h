@@ -9,6 +9,7 @@
 #include "engine/forward/attention.h"
 #include "engine/forward/delta_net.h"
 #include "engine/forward/feed_forwards.h"
+#include "engine/forward/next_token.h"
 #include "engine/forward/output.h"
 #include "engine/forward/pass.h"
 
@@ -31,8 +32,9 @@ class Forward {
   static Result<Forward> create(const Model& model, std::size_t max_batch, std::size_t context,
                                 KvType kv);
 
-  /// @param rows  overwritten: logits, (R, n_vocab), of the segments in turn, R = sum of n_logits;
-  /// after them the rows of the final norm, (S, d_model), of the segments that want those
+  /// @param rows  overwritten: logits, (R, n_vocab), of the segments in turn, R = sum of n_logits
+  /// of those that want logits; after them the rows of the final norm, (S, d_model), of the
+  /// segments that want some, in turn
   /// @param probe   may be nullptr; else there is one segment
   /// @pre no segment is empty, all sequences differ, at most max_batch rows in all; token ids are
   /// in the vocabulary; positions are reserved in the caches
@@ -48,8 +50,8 @@ class Forward {
   }
 
  private:
-  Forward(const Model& model, Pass pass, Attention attention, DeltaNet delta_net,
-          FeedForwards feed_forwards);
+  Forward(const Model& model, Pass pass, NextTokenInput next_token, Attention attention,
+          DeltaNet delta_net, FeedForwards feed_forwards);
   /// The part that computes a mixer of this kind (LayerSpec::mixer): an overload for each.
   void run_mixer(PassWorker& at, std::size_t layer, const AttentionSpec&) {
     attention_.run(at, layer);
@@ -62,6 +64,7 @@ class Forward {
 
   std::size_t n_layers_;
   Pass pass_;
+  NextTokenInput next_token_;
   Attention attention_;
   DeltaNet delta_net_;
   FeedForwards feed_forwards_;

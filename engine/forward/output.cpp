@@ -5,31 +5,38 @@
 namespace llm {
 
 void Output::run(PassWorker& at) {
-  if (at.wanted_rows().empty()) return;
-  const std::size_t first = at.wanted_rows()[0];
+  // Each on its own: together they may be more rows than a pass has.
+  const std::span<const std::size_t> rows = at.wanted_rows();
+  const std::size_t n = at.n_logit_rows();
+  if (n > 0) run_logits(at, rows.first(n));
+  if (n < rows.size()) run_norms(at, rows.subspan(n));
+}
+
+void Output::run_logits(PassWorker& at, std::span<const std::size_t> rows) {
   const PackedMatrix& w = at.weights().output();
-  const InputRows normed = at.norm_rows(at.weights().output_norm.span(), at.wanted_rows(), {&w});
-  at.tap_outside("result_norm", normed.f32, normed.features, first);
-  InputRows input = normed;
-  input.n = at.n_logit_rows();
+  const InputRows input = at.norm_rows(at.weights().output_norm.span(), rows, {&w});
+  at.tap_outside("result_norm", input.f32, input.features, rows[0]);
   float* const logits = at.wanted().data();
-  float* const rest = logits + input.n * w.n_rows();
   const RowTasks tasks = at.tasks_of(w, input.n);
-  const std::size_t n_tasks = input.n == 0 ? 0 : tasks.size();
   const float divisor = at.config().logit_divisor;
-  at.run_tasks(n_tasks + normed.n - input.n, [&](std::size_t i) {
-    if (i >= n_tasks) {  // a row that is wanted as it is
-      const float* const row = normed.f32 + (input.n + i - n_tasks) * normed.features;
-      std::copy_n(row, normed.features, rest + (i - n_tasks) * normed.features);
-    } else {
-      at.product(PassOp::kOutput, w, tasks[i], input, logits);
-      for (std::size_t t = 0; t < input.n && divisor != 1.0F; ++t)
-        for (std::size_t r = tasks[i].begin; r < tasks[i].end; ++r)
-          logits[t * w.n_rows() + r] /= divisor;
-    }
+  at.run_tasks(tasks.size(), [&](std::size_t i) {
+    at.product(PassOp::kOutput, w, tasks[i], input, logits);
+    for (std::size_t t = 0; t < input.n && divisor != 1.0F; ++t)
+      for (std::size_t r = tasks[i].begin; r < tasks[i].end; ++r)
+        logits[t * w.n_rows() + r] /= divisor;
     at.lap(PassOp::kOutput);
   });
-  if (input.n > 0) at.tap_outside("logits", logits, w.n_rows(), first);
+  at.tap_outside("logits", logits, w.n_rows(), rows[0]);
+}
+
+void Output::run_norms(PassWorker& at, std::span<const std::size_t> rows) {
+  const InputRows normed = at.norm_rows(at.weights().output_norm.span(), rows, {});
+  if (at.n_logit_rows() == 0) at.tap_outside("result_norm", normed.f32, normed.features, rows[0]);
+  float* const to = at.wanted().data() + at.n_logit_rows() * at.weights().output().n_rows();
+  at.run_tasks(rows.size(), [&](std::size_t i) {
+    std::copy_n(normed.f32 + i * normed.features, normed.features, to + i * normed.features);
+    at.lap(PassOp::kOutput);
+  });
 }
 
 }  // namespace llm

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstddef>
+#include <span>
+
 #include "engine/forward/pass.h"
 
 namespace llm {
@@ -8,8 +11,12 @@ namespace llm {
 /// memory.
 class Output {
  public:
-  /// Waits once.
+  /// Waits twice at most.
   void run(PassWorker& at);
+
+ private:
+  static void run_logits(PassWorker& at, std::span<const std::size_t> rows);
+  static void run_norms(PassWorker& at, std::span<const std::size_t> rows);
 };
 
 }  // namespace llm

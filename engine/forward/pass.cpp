@@ -79,8 +79,8 @@ void Pass::plan(std::span<const PassSegment> segments, std::span<float> rows, Pr
     if (probe != nullptr) probe->begin_step(segment.tokens, segment.first_position);
     const std::size_t n = segment.tokens.size();
     for (std::size_t t = 0; t < n; ++t) {
-      if (t + segment.n_logits >= n)
-        (segment.normed ? normed_rows : wanted_rows_).push_back(rows_.size());
+      if (t + segment.n_logits >= n && !segment.normed) wanted_rows_.push_back(rows_.size());
+      if (segment.wants_normed(t)) normed_rows.push_back(rows_.size());
       rows_.push_back({&segment, segment.tokens[t], segment.first_position + t});
     }
   }

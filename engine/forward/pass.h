@@ -27,7 +27,15 @@ struct PassSegment {
   std::size_t first_position;
   SequenceState* state;  ///< of earlier positions; theirs is added
   std::size_t n_logits;
-  bool normed = false;  ///< rows of the final norm are wanted, and no logits
+  bool normed = false;      ///< rows of the final norm are wanted, and no logits
+  bool all_normed = false;  ///< rows of the final norm of all tokens are wanted as well
+  /// Where the first layer reads next tokens (LayerSpec::reads_next_token): what it reads beside
+  /// each token, a row of d_model.
+  const float* hidden = nullptr;
+
+  bool wants_normed(std::size_t t) const {
+    return all_normed || (normed && t + n_logits >= tokens.size());
+  }
 };
 
 /// One row of the batch: a token of a sequence.

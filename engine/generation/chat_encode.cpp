@@ -23,7 +23,10 @@ class PartEncoder {
     n_start_ = ids_.size();
   }
 
-  void add_text(std::string_view text) { waiting_ += text; }
+  void add_text(std::string_view text) {
+    waiting_ += text;
+    is_in_message_ = true;
+  }
 
   Status add_markup(std::string_view text) {
     while (!text.empty()) {
@@ -39,6 +42,7 @@ class PartEncoder {
       n_start_ = 0;
       if (is_bos_again) continue;
       LLM_RETURN_IF_ERROR(encode_waiting());
+      if (std::exchange(is_in_message_, false)) message_ends_.push_back(ids_.size());
       ids_.push_back(marker->id);
       after_special_ = true;
     }
@@ -49,6 +53,7 @@ class PartEncoder {
     LLM_RETURN_IF_ERROR(encode_waiting());
     return std::move(ids_);
   }
+  const std::vector<std::size_t>& message_ends() const { return message_ends_; }
 
  private:
   Status encode_waiting() {
@@ -78,6 +83,8 @@ class PartEncoder {
   std::size_t n_start_ = 0;  ///< of ids_, until anything follows them
   std::string waiting_;
   std::vector<TokenId> ids_;
+  bool is_in_message_ = false;  ///< contents came since the last special token
+  std::vector<std::size_t> message_ends_;
 };
 
 }  // namespace
@@ -114,7 +121,8 @@ std::optional<ChatMarkers::Marker> ChatMarkers::at_start(std::string_view text) 
 }
 
 Result<std::vector<TokenId>> encode_chat(const Tokenizer& tokenizer, const ChatMarkers& markers,
-                                         std::span<const ChatPart> parts, bool is_start) {
+                                         std::span<const ChatPart> parts, bool is_start,
+                                         std::vector<std::size_t>* message_ends) {
   PartEncoder encoder(tokenizer, markers, is_start);
   for (const ChatPart& part : parts) {
     if (part.is_markup) {
@@ -123,7 +131,9 @@ Result<std::vector<TokenId>> encode_chat(const Tokenizer& tokenizer, const ChatM
       encoder.add_text(part.text);
     }
   }
-  return encoder.finish();
+  LLM_TRY(auto ids, encoder.finish());
+  if (message_ends != nullptr) *message_ends = encoder.message_ends();
+  return ids;
 }
 
 }  // namespace llm

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -40,9 +41,12 @@ class ChatMarkers {
 /// did in training; the vocabulary's dummy prefix follows each special token.
 /// @param is_start  the conversation starts here: BOS if the vocabulary wants it, and once where
 ///                  the template writes it as well
+/// @param message_ends  not null: gets the positions at which messages end, as far as a special
+/// token follows their contents
 /// Errors: kResource with both numbers for text above Tokenizer::kMaxTextBytes between two special
 /// tokens.
 Result<std::vector<TokenId>> encode_chat(const Tokenizer& tokenizer, const ChatMarkers& markers,
-                                         std::span<const ChatPart> parts, bool is_start);
+                                         std::span<const ChatPart> parts, bool is_start,
+                                         std::vector<std::size_t>* message_ends = nullptr);
 
 }  // namespace llm

@@ -63,8 +63,9 @@ class ChatStyle {
                                        OrderedJson variables = OrderedJson::object(),
                                        bool asks = true, const RenderLimits& limits = {}) const;
   /// As encode_chat().
-  Result<std::vector<TokenId>> encode(std::span<const ChatPart> parts, bool is_start) const {
-    return encode_chat(tokenizer_, markers_, parts, is_start);
+  Result<std::vector<TokenId>> encode(std::span<const ChatPart> parts, bool is_start,
+                                      std::vector<std::size_t>* message_ends = nullptr) const {
+    return encode_chat(tokenizer_, markers_, parts, is_start, message_ends);
   }
   /// Ids of a reply that stands behind the part that asks for it, as if the model had written it.
   Result<std::vector<TokenId>> encode_reply(const std::string& reply) const;

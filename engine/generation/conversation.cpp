@@ -35,7 +35,8 @@ Status Conversation::restore(State state) {
 }
 
 /// The tokens of a conversation of these turns alone, up to what there is of the last reply.
-Result<std::vector<TokenId>> Conversation::encode(std::span<const Turn> turns) const {
+Result<std::vector<TokenId>> Conversation::encode(std::span<const Turn> turns,
+                                                  std::vector<std::size_t>* message_ends) const {
   if (turns.empty()) return std::vector<TokenId>();
   OrderedJson messages = OrderedJson::array();
   if (system_) messages.push_back(chat_message("system", *system_));
@@ -56,7 +57,10 @@ Result<std::vector<TokenId>> Conversation::encode(std::span<const Turn> turns) c
       if (before.ends_with(style_->reply_begin()))
         before.resize(before.size() - style_->reply_begin().size());
     }
-    LLM_TRY(const auto ids, style_->encode({begin, end}, begin == parts.begin()));
+    std::vector<std::size_t> ends;
+    LLM_TRY(const auto ids, style_->encode({begin, end}, begin == parts.begin(), &ends));
+    for (const std::size_t at : ends)
+      if (message_ends != nullptr) message_ends->push_back(all.size() + at);
     all.insert(all.end(), ids.begin(), ids.end());
     begin = end;
     if (end == parts.end()) continue;
@@ -193,7 +197,7 @@ Result<GenerateResult> Conversation::reply(GenerateOptions options, const Genera
     return {};
   };
   options.context_shift = false;  // shorten() has the last word
-  LLM_TRY(const auto ids, text());
+  LLM_TRY(const auto ids, encode(turns_, &options.message_ends));
   n_before_ = ids.size();
   generator_.set_text(ids);
   LLM_TRY(GenerateResult result, generator_.run({}, options, sink));

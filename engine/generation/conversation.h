@@ -87,7 +87,8 @@ class Conversation {
   Result<GenerateResult> reply(GenerateOptions options, const GenerateSink& sink = {});
 
  private:
-  Result<std::vector<TokenId>> encode(std::span<const Turn> turns) const;
+  Result<std::vector<TokenId>> encode(std::span<const Turn> turns,
+                                      std::vector<std::size_t>* message_ends = nullptr) const;
   Result<bool> last_turn_fits() const;
   Status drop_oldest();
   Status crop_message();

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "engine/generation/generation_state.h"
@@ -26,6 +27,20 @@ std::string_view stop_reason_name(StopReason reason) {
   constexpr std::string_view kNames[] = {"eos", "length", "stop_string", "context_full",
                                          "interrupted"};
   return kNames[static_cast<std::size_t>(reason)];
+}
+
+std::vector<std::size_t> checkpoints_of(std::span<const std::size_t> message_ends,
+                                        std::size_t n_prompt) {
+  constexpr std::size_t kLeastApart = 64;  // what is between is computed again soon enough
+  std::vector<std::size_t> positions = {n_prompt - std::min<std::size_t>(n_prompt, 1)};
+  std::size_t next = SIZE_MAX;
+  for (const std::size_t end : message_ends | std::views::reverse) {
+    if (end >= positions[0] || next - end < kLeastApart) continue;
+    positions.push_back(end);
+    next = end;
+  }
+  std::ranges::reverse(positions);
+  return positions;
 }
 
 void Generator::set_text(std::span<const TokenId> tokens) {
@@ -139,6 +154,7 @@ Result<GenerateResult> Generator::run(std::span<const TokenId> given,
                  .message = "found no token, need at least one",
                  .hint = "the model has no BOS token to start from"};
   }
+  session_.set_checkpoints(checkpoints_of(options.message_ends, tokens_.size()));
   GenerationState text(session_.tokenizer(), options, sink);
   text.result.cropped = cropped;
   const std::size_t proposed = session_.proposed();

@@ -66,6 +66,9 @@ struct GenerateOptions {
 
   std::function<bool()> interrupted;  ///< asked between evaluations; may be empty
   Progress progress;                  ///< of the prefill; may be empty
+  /// Of the text with its prompt: where messages end, ascending. Another text that goes on from
+  /// there computes little of what is before (Session::set_checkpoints).
+  std::vector<std::size_t> message_ends;
   /// Given every row of logits once, in order of position: [rows, n_vocab]. The last generated
   /// token is evaluated for it as well, so the rows depend on nothing but the tokens. May be empty.
   std::function<void(std::span<const float> rows)> on_logits;
@@ -97,6 +100,11 @@ struct GenerateResult {
   std::size_t proposed = 0;           ///< tokens, by GenerateOptions::speculation
   std::size_t accepted = 0;           ///< of those
 };
+
+/// The positions at which what is stored of a text with `n_prompt` tokens is worth keeping: the
+/// ends of messages, and what a text that begins with the same prompt reuses.
+std::vector<std::size_t> checkpoints_of(std::span<const std::size_t> message_ends,
+                                        std::size_t n_prompt);
 
 /// Generates texts on one session, each after the last (a chat), reusing its cache. A session that
 /// runs ahead of its text does so inside run() alone.

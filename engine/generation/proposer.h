@@ -38,6 +38,12 @@ class Proposer {
   virtual ~Proposer() = default;
 
   virtual std::string_view name() const = 0;
+  /// Whether it is told what Sequence::OnNormed is, of each pass over the text.
+  virtual bool reads_rows() const { return false; }
+  virtual void take_rows(std::size_t first, std::span<const float> rows) {
+    static_cast<void>(first);
+    static_cast<void>(rows);
+  }
   /// At most worth(grade) tokens that may follow request.text; none where it knows none.
   virtual Proposal propose(const ProposalRequest& request, const Worth& worth) = 0;
 };

@@ -11,6 +11,14 @@
 
 namespace llm {
 
+/// Where proposals come from, as options of programs say.
+enum class SpeculateKind {
+  kAuto,  ///< kMtp where the model has such a block, else kOff
+  kOff,
+  kNgram,  ///< NgramProposer
+  kMtp,    ///< MtpProposer
+};
+
 /// A proposer, and what was learned of its proposals and their price. Given to each generation in
 /// turn (GenerateOptions::speculation); never changes a result (docs/speculation.md).
 class Speculation {
@@ -25,6 +33,7 @@ class Speculation {
   /// What came of the pass that was last asked for.
   void note(const LookaheadPass& pass);
 
+  Proposer& source() { return *proposer_; }
   std::string_view proposer() const { return proposer_->name(); }
   const SpeculationPolicy& policy() const { return policy_; }
 

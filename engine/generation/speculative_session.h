@@ -56,6 +56,9 @@ class SpeculativeSession final : public Session {
   std::size_t reusable(std::size_t n_positions) const override {
     return session_.reusable(n_positions);
   }
+  void set_checkpoints(std::span<const std::size_t> positions) override {
+    session_.set_checkpoints(positions);
+  }
   /// A probe sees every position once, so nothing is proposed while there is one.
   void set_probe(ProbeSink* sink) override;
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <ranges>
 #include <string_view>
 #include <utility>
 
@@ -502,6 +503,19 @@ Status Reader::read_yarn(RopeSpec& rope) const {
 }
 
 }  // namespace
+
+HyperParameters HyperParameters::mtp() const {
+  HyperParameters config = *this;
+  const auto like = std::ranges::find_if(layers | std::views::reverse, [](const LayerSpec& layer) {
+    return layer.attention() != nullptr;
+  });
+  config.layers = {*like};
+  config.layers[0].reads_next_token = true;
+  config.n_layers = 1;
+  config.n_mtp_layers = 0;
+  config.first_block = n_layers;
+  return config;
+}
 
 HyperParameters HyperParameters::only(std::size_t layer) const {
   HyperParameters one = *this;

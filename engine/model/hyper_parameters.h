@@ -34,7 +34,8 @@ struct RopeSpec {
 struct HyperParameters {
   const Architecture* architecture = nullptr;  ///< never nullptr when read from a file
   std::size_t n_layers = 0;            ///< block_count - nextn_predict_layers; layers.size()
-  std::size_t n_mtp_layers = 0;        ///< nextn_predict_layers: blocks after them, not used
+  std::size_t n_mtp_layers = 0;        ///< nextn_predict_layers: blocks after them (mtp())
+  std::size_t first_block = 0;         ///< the file's block that is layer 0
   std::size_t d_model = 0;             ///< embedding_length
   std::size_t n_vocab = 0;             ///< rows of token_embd.weight
   std::size_t context = 0;             ///< context_length: positions the model was trained for
@@ -57,6 +58,11 @@ struct HyperParameters {
     for (const LayerSpec& layer : layers) largest = std::max(largest, (layer.*size)());
     return largest;
   }
+  /// The model that is the first block after the layers: from the final norm of a position and the
+  /// next token it predicts the token after that. Embedding and output are this model's.
+  /// @pre n_mtp_layers > 0, and some layer has attention
+  HyperParameters mtp() const;
+  bool is_mtp() const { return first_block > 0; }
   /// The same model with only one of its layers.
   HyperParameters only(std::size_t layer) const;
 };

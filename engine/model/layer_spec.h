@@ -62,6 +62,7 @@ enum class LayerPart {
   kPostNorms,     ///< LayerSpec::has_post_norms
   kExperts,       ///< a feed-forward is a mixture of experts
   kSharedExpert,  ///< FfnSpec::d_shared
+  kNextToken,     ///< LayerSpec::reads_next_token
 };
 
 /// Parts of a layer.
@@ -86,6 +87,8 @@ struct LayerSpec {
   std::variant<AttentionSpec, DeltaNetSpec> mixer = {};
   std::vector<FfnSpec> ffns = {};  ///< in the order in which they are computed
   bool has_post_norms = false;     ///< norms before each sum into the residual stream
+  /// Its input is a product of the next token's embedding and of a row of another model.
+  bool reads_next_token = false;
 
   /// nullptr if the mixer is a different one.
   AttentionSpec* attention() { return std::get_if<AttentionSpec>(&mixer); }
@@ -99,7 +102,8 @@ struct LayerSpec {
         .add(LayerPart::kDeltaNet, delta_net() != nullptr)
         .add(LayerPart::kPostNorms, has_post_norms)
         .add(LayerPart::kExperts, n_experts() > 0)
-        .add(LayerPart::kSharedExpert, d_shared() > 0);
+        .add(LayerPart::kSharedExpert, d_shared() > 0)
+        .add(LayerPart::kNextToken, reads_next_token);
   }
   bool has(LayerPart part) const { return parts().has(part); }
 
@@ -116,6 +120,8 @@ struct LayerSpec {
   std::size_t delta_v_heads() const { return delta_net() == nullptr ? 0 : delta_net()->n_v_heads; }
   std::size_t delta_v_dim() const { return delta_net() == nullptr ? 0 : delta_net()->v_dim; }
   std::size_t conv_width() const { return delta_net() == nullptr ? 0 : delta_net()->conv_width; }
+  /// Rows of d_model that its input is a product of.
+  std::size_t n_inputs() const { return reads_next_token ? 2 : 0; }
   std::size_t window() const { return attention() == nullptr ? 0 : attention()->window; }
   std::size_t d_ff() const { return ffns.empty() ? 0 : ffns[0].d_ff; }
   std::size_t d_shared() const { return ffns.empty() ? 0 : ffns[0].d_shared; }

@@ -102,6 +102,26 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
   return std::shared_ptr<const Model>(std::move(model));
 }
 
+Result<std::shared_ptr<const Model>> Model::load_mtp(const std::string& path, const Model& trunk) {
+  const FloatEnvironment contract;
+  LLM_TRY(ModelFile opened, open_model_file(path, {.mtp = true}));
+  const auto file = std::make_shared<const ModelFile>(std::move(opened));
+  std::vector<std::string> warnings = file->warnings;
+  auto weights = load_weights(file, {.threads = trunk.threads_}, warnings);
+  LLM_RETURN_IF_ERROR(file->file.check_unchanged());
+  if (!weights.ok()) return in_file(std::move(weights).error(), path);
+  weights->token_embd = trunk.weights_->token_embd;
+  weights->own_output = trunk.weights_->own_output;
+  if (weights->layers[0].head_norm.size() > 0)
+    weights->output_norm = std::move(weights->layers[0].head_norm);
+  std::shared_ptr<Model> model(new Model(trunk));
+  model->config_ = file->config;
+  model->warnings_ = std::move(warnings);
+  model->weights_ = std::make_shared<const ModelWeights>(std::move(weights).value());
+  model->make_ropes();
+  return std::shared_ptr<const Model>(std::move(model));
+}
+
 bool Model::weights_in_memory() const { return weights_->store->in_memory(); }
 
 Status Model::pack_weights() const {

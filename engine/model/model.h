@@ -61,6 +61,11 @@ class Model final {
   static Result<std::shared_ptr<const Model>> load(const std::string& path,
                                                    const LoadOptions& options = {});
 
+  /// The model that is the block after `trunk`'s layers (HyperParameters::mtp()), of the file that
+  /// it was loaded from. It shares the trunk's embedding, output and options. Errors: as load();
+  /// kUnsupported where the file has no such block.
+  static Result<std::shared_ptr<const Model>> load_mtp(const std::string& path, const Model& trunk);
+
   /// Whether every weight is packed or mapped. After load() with defer_packing it is false until
   /// all are packed.
   bool weights_in_memory() const;

@@ -55,6 +55,13 @@ Result<ModelContents> read_contents(GgufFile gguf, const ModelFileOptions& optio
   LLM_RETURN_IF_ERROR(check_has_weights(gguf));
   LLM_RETURN_IF_ERROR(check_trailing(gguf, options.strict, warnings));
   LLM_TRY(HyperParameters config, read_hyper_parameters(gguf));
+  if (options.mtp) {
+    if (config.n_mtp_layers == 0)
+      return gguf.value_error(ErrorCode::kUnsupported,
+                              config.architecture->key(config.architecture->keys.n_mtp_layers),
+                              "found 0, need a block that predicts further tokens (MTP)");
+    config = config.mtp();
+  }
   LLM_TRY(VocabSpec vocab, vocab_from_gguf(gguf, warnings));
   LLM_TRY(ModelTensors tensors, bind_tensors(gguf, config, options.strict, warnings));
   LLM_TRY(const std::string_view name, gguf.get_string_or("general.name", {}));

@@ -38,6 +38,7 @@ Error nonfinite_error(const ModelFile& model, const TensorView& tensor, std::siz
 
 struct ModelFileOptions {
   bool strict = false;  ///< trailing bytes and unknown tensors are errors instead of warnings
+  bool mtp = false;     ///< the model that is HyperParameters::mtp() of the file's
 };
 
 /// Opens `path` and checks everything that can be checked without running the model: format,

@@ -8,6 +8,9 @@ namespace llm {
 /// and in which shape is in kTensorRoles; those that a file lacks are empty.
 template <typename Matrix, typename Vector>
 struct LayerParts {
+  Matrix eh_proj;             ///< (d_model, 2 * d_model): of an embedding and a row of the trunk
+  Vector enorm;               ///< (d_model): of the embedding
+  Vector hnorm;               ///< (d_model): of the row
   Vector attn_norm;           ///< (d_model)
   Matrix attn_q;              ///< (n_heads * head_dim, d_model)
   Matrix attn_k;              ///< (n_kv_heads * head_dim, d_model)
@@ -45,6 +48,7 @@ struct LayerParts {
   Matrix ffn_down_shexp;      ///< (d_model, d_shared)
   Matrix ffn_gate_inp_shexp;  ///< (1, d_model): its weight
   Vector ffn_post_norm;       ///< (d_model): post_ffw_norm.weight
+  Vector head_norm;           ///< (d_model): in place of output_norm
 };
 
 /// The tensors of a model. Those that a file lacks are empty.

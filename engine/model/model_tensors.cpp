@@ -16,9 +16,10 @@ namespace llm {
 namespace {
 
 /// Parts of tensor names that change what a layer computes and that this engine does not know.
-constexpr std::array<std::string_view, 12> kRefusedParts = {
-    ".bias",    "_exps",         "_shexp",       "ffn_gate_inp", "attn_q_norm", "attn_k_norm",
-    "attn_qkv", "attn_sub_norm", "ffn_sub_norm", "post_",        ".scale",      "rope_factors_"};
+constexpr std::array<std::string_view, 13> kRefusedParts = {
+    ".bias",       "_exps",         "_shexp",        "ffn_gate_inp", "attn_q_norm",
+    "attn_k_norm", "attn_qkv",      "attn_sub_norm", "ffn_sub_norm", "post_",
+    ".scale",      "rope_factors_", "nextn."};
 
 // Unknown tensors that get a warning of their own.
 constexpr std::size_t kNamedUnknowns = 5;
@@ -89,7 +90,7 @@ bool is_name_of_another(const Architecture& architecture, const TensorRole& role
 Result<TensorView> bind(const GgufFile& gguf, const HyperParameters& config, const TensorRole& role,
                         int layer) {
   const Need need = need_of(config, role, layer);
-  const std::string name = name_in_file(*config.architecture, role, layer);
+  const std::string name = name_in_file(config, role, layer);
   const GgufTensor* tensor = gguf.find_tensor(name);
   if (need != Need::kRequired && tensor == nullptr) return TensorView{};
   if (need == Need::kAbsent) {
@@ -125,6 +126,13 @@ Status check_rope_divisors(const GgufFile& gguf, const TensorView& view) {
   return Ok{};
 }
 
+/// Whether a tensor belongs to this model, and to no other of the file.
+bool is_of_model(const HyperParameters& config, std::string_view name) {
+  const auto block = layer_of_tensor(name);
+  if (!block) return !config.is_mtp();
+  return *block >= config.first_block && *block < config.first_block + config.n_layers;
+}
+
 /// Refuses or warns of tensors that are not in `used`.
 Status check_rest(const GgufFile& gguf, const HyperParameters& config,
                   std::vector<std::string> used, bool strict, std::vector<std::string>& warnings) {
@@ -133,6 +141,7 @@ Status check_rest(const GgufFile& gguf, const HyperParameters& config,
   for (const GgufTensor& tensor : gguf.tensors()) {
     if (std::ranges::binary_search(used, tensor.name, std::less<std::string_view>())) continue;
     if (tensor.name == config.architecture->unread_tensor) continue;
+    if (!is_of_model(config, tensor.name)) continue;
     for (const std::string_view part : kRefusedParts) {
       if (tensor.name.find(part) == std::string_view::npos) continue;
       return refusal(tensor, part, *config.architecture);

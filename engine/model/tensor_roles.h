@@ -123,6 +123,13 @@ inline constexpr std::array kTensorRoles = [] {
   return std::array{
       TensorRole("token_embd.weight", kRequired, &H::n_vocab, &H::d_model, &M::token_embd,
                  &MW::token_embd),
+      TensorRole("nextn.enorm.weight", kRequired, &H::d_model, &L::enorm, &LW::enorm)
+          .of(kNextToken),
+      TensorRole("nextn.hnorm.weight", kRequired, &H::d_model, &L::hnorm, &LW::hnorm)
+          .of(kNextToken),
+      TensorRole("nextn.eh_proj.weight", kRequired, &H::d_model, {&S::n_inputs, &H::d_model},
+                 &L::eh_proj, &LW::eh_proj)
+          .of(kNextToken),
       TensorRole("attn_norm.weight", kRequired, &H::d_model, &L::attn_norm, &LW::attn_norm),
       TensorRole("attn_q.weight", kRequired, &S::q_rows, &H::d_model, &L::attn_q, &LW::attn_q,
                  kRopeHeads)
@@ -213,6 +220,9 @@ inline constexpr std::array kTensorRoles = [] {
           .of(kSharedExpert),
       TensorRole("post_ffw_norm.weight", kAbsent, &H::d_model, &L::ffn_post_norm,
                  &LW::ffn_post_norm),
+      TensorRole("nextn.shared_head_norm.weight", kOptional, &H::d_model, &L::head_norm,
+                 &LW::head_norm)
+          .of(kNextToken),
       TensorRole("output_norm.weight", kRequired, &H::d_model, &M::output_norm, &MW::output_norm),
       TensorRole("output.weight", kOptional, &H::n_vocab, &H::d_model, &M::own_output,
                  &MW::own_output),
@@ -306,6 +316,10 @@ inline std::size_t file_row(const HyperParameters& config, const TensorRole& rol
 inline std::string name_in_file(const Architecture& architecture, const TensorRole& role,
                                 int layer) {
   return tensor_name(role_in(architecture, role).in_file, layer);
+}
+inline std::string name_in_file(const HyperParameters& config, const TensorRole& role, int layer) {
+  const int block = role.per_layer ? layer + static_cast<int>(config.first_block) : layer;
+  return name_in_file(*config.architecture, role, block);
 }
 
 }  // namespace llm

@@ -63,6 +63,7 @@ Result<WeightPlan> plan_weights(const ModelFile& model) {
   CheckedSize end(0);
   for (const auto& [role, layer] : roles_of_model(model.config.n_layers)) {
     if (!role->is_matrix()) continue;
+    if (model.config.is_mtp() && !role->per_layer) continue;  // the trunk's
     const TensorView& view = tensor_of(model, *role, layer);
     if (view.empty()) continue;
     const PackedShape shape{view.type, view.n_rows, view.n_cols};

@@ -89,14 +89,21 @@ void KvPool::store_raw(Page page, std::size_t group, std::size_t begin, std::siz
 
 std::optional<KvPool::Page> KvPool::acquire() {
   if (free_.empty()) {
-    // Linear, but once per 256 tokens and only when the pool is full of old prefixes.
-    const State* oldest = nullptr;
+    // Linear, but once per page and only when the pool is full of old prefixes.
+    const auto unused = [this](const State& state) { return clock_ + 1 - state.last_used; };
+    const State* least = nullptr;
     for (const State& state : states_) {
       if (state.holders > 0) continue;
-      if (oldest == nullptr || state.last_used < oldest->last_used) oldest = &state;
+      if (least == nullptr || unused(state) * least->worth > unused(*least) * state.worth)
+        least = &state;
     }
-    if (oldest == nullptr) return std::nullopt;
-    unpublish(static_cast<Page>(oldest - states_.data()));
+    if (least == nullptr) return std::nullopt;
+    const auto page = static_cast<Page>(least - states_.data());
+    if (least->ticket != 0) {
+      give_up(page);
+    } else {
+      unpublish(page);
+    }
   }
   const Page page = free_.back();
   free_.pop_back();
@@ -118,8 +125,28 @@ void KvPool::release(Page page) {
   if (!state.entry) free_.push_back(page);
 }
 
+KvPool::Ticket KvPool::lend(Page page) {
+  State& state = states_[page];
+  LLM_CHECK(state.holders == 1 && !state.entry);
+  state.holders = 0;
+  --in_use_;
+  state.last_used = ++clock_;
+  state.worth = kPagePositions;
+  return state.ticket = clock_;
+}
+
+void KvPool::take_back(Page page) {
+  states_[page].ticket = 0;
+  retain(page);
+}
+
+void KvPool::give_up(Page page) {
+  states_[page].ticket = 0;
+  free_.push_back(page);
+}
+
 void KvPool::publish(const Prefix& parent, std::size_t group, std::span<const TokenId> tokens,
-                     Page& page) {
+                     Page& page, std::size_t worth) {
   LLM_CHECK(!tokens.empty() && tokens.size() <= kPagePositions);
   const Sought sought{parent, group, tokens};
   const bool is_state = groups_.is_state(group);
@@ -142,6 +169,7 @@ void KvPool::publish(const Prefix& parent, std::size_t group, std::span<const To
   const auto entry =
       published_.emplace(Key{parent, group, std::vector(tokens.begin(), tokens.end())}, page);
   states_[page].entry = entry.first;
+  states_[page].worth = std::max<std::size_t>(worth, 1);
 }
 
 KvPool::Match KvPool::find(const Prefix& parent, std::size_t group,

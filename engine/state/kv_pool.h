@@ -90,21 +90,33 @@ class KvPool {
   void store_raw(Page page, std::size_t group, std::size_t begin, std::size_t n_all,
                  std::size_t first, std::size_t n, std::span<const std::byte> bytes);
 
-  /// A page for one holder, of unknown contents; nothing when all are held. Published pages that
-  /// nobody holds are taken when no other is left, the longest unused first.
+  /// A page for one holder, of unknown contents; nothing when all are held. Where no other is left,
+  /// one is evicted that is published or lent and not held: that whose tokens cost the least to
+  /// compute again for the time that it has not been used.
   std::optional<Page> acquire();
   void retain(Page page);
   void release(Page page);
   bool is_shared(Page page) const { return states_[page].holders > 1; }
 
+  /// Gives a page back whose contents the holder would like to have again. @return what proves
+  /// later that they are still there. @pre held once, not published
+  using Ticket = std::uint64_t;
+  Ticket lend(Page page);
+  bool is_lent(Page page, Ticket ticket) const { return states_[page].ticket == ticket; }
+  /// The page is held again. @pre is_lent()
+  void take_back(Page page);
+  /// Its contents are not wanted any more. @pre is_lent()
+  void give_up(Page page);
+
   /// Makes a page findable as the one that holds, in its first positions, `tokens` after `parent`,
   /// which ends where a page does; of a group of states: their state behind the last of them. Where
   /// a whole page of them is published, the caller's hold moves to that one; where a shorter one of
   /// keys and values is, `page` takes its place.
+  /// @param worth  tokens that are computed again where the page is evicted
   /// @pre 0 < tokens.size() <= kPagePositions; what `page` is published for, if it is, begins
   /// `tokens`
-  void publish(const Prefix& parent, std::size_t group, std::span<const TokenId> tokens,
-               Page& page);
+  void publish(const Prefix& parent, std::size_t group, std::span<const TokenId> tokens, Page& page,
+               std::size_t worth = kPagePositions);
   /// The page that holds the most leading ones of `tokens` after `parent`; of a group of states the
   /// state behind the most of them. Valid until the next acquire().
   Match find(const Prefix& parent, std::size_t group, std::span<const TokenId> tokens) const;
@@ -145,6 +157,8 @@ class KvPool {
   struct State {
     std::uint32_t holders = 0;
     std::uint64_t last_used = 0;
+    std::uint64_t worth = kPagePositions;           ///< of a published page
+    Ticket ticket = 0;                              ///< of a lent page
     std::optional<Directory::iterator> entry = {};  ///< of a published page
   };
 

@@ -37,6 +37,7 @@ void SequenceState::put(Table& table, std::size_t i, KvPool::Page page) {
 }
 
 bool SequenceState::reserve(std::size_t begin, std::size_t end) {
+  drop_copies();
   drop_before(KvGroups::kept_from(begin));
   for (std::size_t group = 0; group < tables_.size(); ++group) {
     const bool is_state = pool_->groups().is_state(group);
@@ -59,6 +60,55 @@ bool SequenceState::reserve_states(Table& table, std::size_t begin) {
   table.memory.push_back(pool_->memory(*page));
   std::memset(pool_->memory(*page), 0, pool_->page_bytes());
   return true;
+}
+
+void SequenceState::copy_states(std::size_t position, CopyFor what) {
+  Copy copy{.position = position, .what = what};
+  for (std::size_t group = 0; group < tables_.size(); ++group) {
+    copy.pages.push_back(KvPool::kNoPage);
+    if (!is_state(group)) continue;
+    const auto page = pool_->acquire();
+    if (!page) return drop_copy(copy);
+    copy.pages.back() = *page;
+  }
+  copies_.push_back(std::move(copy));
+}
+
+void SequenceState::lend_copies() {
+  for (Copy& copy : copies_) {
+    if (copy.what != CopyFor::kReturn || !copy.tickets.empty()) continue;
+    copy.tickets.reserve(copy.pages.size());
+    for (const KvPool::Page page : copy.pages)
+      copy.tickets.push_back(page == KvPool::kNoPage ? 0 : pool_->lend(page));
+  }
+}
+
+void SequenceState::drop_copy(Copy& copy) {
+  for (std::size_t group = 0; group < copy.pages.size(); ++group) {
+    const KvPool::Page page = copy.pages[group];
+    if (page == KvPool::kNoPage) continue;
+    if (copy.tickets.empty()) {
+      pool_->release(page);
+    } else if (pool_->is_lent(page, copy.tickets[group])) {
+      pool_->give_up(page);
+    }
+  }
+}
+
+void SequenceState::drop_copies() {
+  for (Copy& copy : copies_) drop_copy(copy);
+  copies_.clear();
+}
+
+const SequenceState::Copy* SequenceState::copy_before(std::size_t n_positions) const {
+  const auto is_there = [this](const Copy& copy) {
+    for (std::size_t group = 0; group < copy.tickets.size(); ++group)
+      if (is_state(group) && !pool_->is_lent(copy.pages[group], copy.tickets[group])) return false;
+    return true;
+  };
+  for (std::size_t i = copies_.size(); i-- > 0;)
+    if (copies_[i].position <= n_positions && is_there(copies_[i])) return &copies_[i];
+  return nullptr;
 }
 
 bool SequenceState::make_writable(Table& table, std::size_t i, std::size_t from) {
@@ -125,23 +175,54 @@ void SequenceState::cut(std::size_t n_pages) {
     }
   }
   prefixes_.resize(std::min(prefixes_.size(), n_pages));
-  if (n_pages == 0) states_at_ = 0;
+  if (n_pages > 0) return;
+  states_at_ = 0;
+  drop_copies();
+}
+
+bool SequenceState::reaches_windows(std::size_t n_positions) const {
+  for (std::size_t group = 0; group < tables_.size(); ++group) {
+    const std::size_t window = pool_->groups().window(group);
+    if (tables_[group].first > KvGroups::first_page(window, n_positions)) return false;
+  }
+  return true;
 }
 
 std::size_t SequenceState::reusable(std::size_t n_positions) const {
-  if (pool_->groups().has_states() && n_positions != states_at_) return 0;
-  for (std::size_t group = 0; group < tables_.size(); ++group) {
-    const std::size_t window = pool_->groups().window(group);
-    if (tables_[group].first > KvGroups::first_page(window, n_positions)) return 0;
+  if (pool_->groups().has_states() && n_positions != states_at_) {
+    const Copy* const copy = copy_before(n_positions);
+    n_positions = copy == nullptr ? 0 : copy->position;
   }
-  return n_positions;
+  return reaches_windows(n_positions) ? n_positions : 0;
 }
 
 std::size_t SequenceState::truncate(std::size_t n_positions) {
   const std::size_t n = reusable(n_positions);
+  if (n > 0 && pool_->groups().has_states() && n != states_at_) return_to(*copy_before(n));
   cut(KvGroups::pages_for(n));
   prefixes_.resize(std::min(prefixes_.size(), n / kPage));
+  found_at_ = std::min(found_at_, n);
   return n;
+}
+
+void SequenceState::return_to(const Copy& copy) {
+  const Copy to = copy;  // as copies_ change
+  std::erase_if(copies_, [&](const Copy& other) { return other.position == to.position; });
+  for (std::size_t group = 0; group < tables_.size(); ++group) {
+    if (!is_state(group)) continue;
+    if (!to.tickets.empty()) pool_->take_back(to.pages[group]);
+    pool_->release(tables_[group].pages[0]);
+    put(tables_[group], 0, to.pages[group]);
+  }
+  states_at_ = to.position;
+  drop_copies();
+}
+
+std::span<std::byte> SequenceState::copied_state(std::size_t copy, std::size_t layer) {
+  const KvGroups& groups = pool_->groups();
+  const KvPool::Page page = copies_[copy].pages[groups.group_of(layer)];
+  LLM_CHECK(page != KvPool::kNoPage);
+  return {pool_->memory(page) + groups.offset_of(layer), groups.memory(layer).state_bytes};
 }
 
 std::size_t SequenceState::adopt(std::span<const TokenId> tokens, std::size_t n_stored) {
@@ -230,6 +311,7 @@ void SequenceState::take_over(std::span<const TokenId> tokens, std::vector<Prefi
   const std::size_t n_pages = KvGroups::pages_for(tokens.size());
   for (Table& table : tables_) make_room(table, n_pages);
   // From here on nothing fails; what is given back stays in its page until the next acquire().
+  drop_copies();
   cut(n_own);
   drop_before(tokens.size());
   prefixes_ = std::move(prefixes);
@@ -254,31 +336,53 @@ void SequenceState::take_over(std::span<const TokenId> tokens, std::vector<Prefi
   }
   prefixes_.resize(tokens.size() / kPage);
   states_at_ = tokens.size();
+  found_at_ = tokens.size();
 }
 
 void SequenceState::publish(std::span<const TokenId> tokens, Publish what) {
   prefixes_.reserve(tokens.size() / kPage);
+  const auto is_for_others = [](const Copy& copy) { return copy.what == CopyFor::kPublish; };
+  const bool has_copies = std::ranges::any_of(copies_, is_for_others);
   for (std::size_t i = prefixes_.size(); i * kPage < tokens.size(); ++i) {
     const auto of_page = page_of(tokens, i);
-    if (of_page.size() < kPage && what == Publish::kWholePages) return;
+    if (of_page.size() < kPage && what == Publish::kWholePages && !has_copies) break;
     for (std::size_t group = 0; group < tables_.size(); ++group)
-      if (!is_state(group)) publish_page(tables_[group], group, i, i, of_page);
+      if (!is_state(group)) publish_page(tables_[group], group, i, of_page);
     if (of_page.size() < kPage) continue;
     prefixes_.push_back(prefix_after(prefix_before(i), of_page));
     pool_->remember(prefixes_.back());
   }
+  for (Copy& copy : copies_)
+    if (is_for_others(copy)) publish_states(tokens.first(copy.position), copy.pages);
+  for (Copy& copy : copies_)
+    if (is_for_others(copy)) drop_copy(copy);
+  std::erase_if(copies_, is_for_others);
   if (what == Publish::kWholePages || tokens.empty() || states_at_ != tokens.size()) return;
-  const std::size_t last = (tokens.size() - 1) / kPage;
+  std::vector<KvPool::Page> pages;
   for (std::size_t group = 0; group < tables_.size(); ++group)
-    if (is_state(group)) publish_page(tables_[group], group, 0, last, page_of(tokens, last));
+    pages.push_back(is_state(group) ? tables_[group].pages[0] : KvPool::kNoPage);
+  publish_states(tokens, pages);
+  for (std::size_t group = 0; group < tables_.size(); ++group)
+    if (is_state(group)) put(tables_[group], 0, pages[group]);
 }
 
-void SequenceState::publish_page(Table& table, std::size_t group, std::size_t at, std::size_t i,
+void SequenceState::publish_page(Table& table, std::size_t group, std::size_t i,
                                  std::span<const TokenId> tokens) {
-  KvPool::Page page = table.pages[at];
+  KvPool::Page page = table.pages[i];
   if (page == KvPool::kNoPage) return;
   pool_->publish(prefix_before(i), group, tokens, page);
-  put(table, at, page);
+  put(table, i, page);
+}
+
+void SequenceState::publish_states(std::span<const TokenId> tokens,
+                                   std::vector<KvPool::Page>& pages) {
+  const std::size_t last = (tokens.size() - 1) / kPage;
+  for (std::size_t group = 0; group < tables_.size(); ++group) {
+    if (!is_state(group)) continue;
+    pool_->publish(prefix_before(last), group, page_of(tokens, last), pages[group],
+                   tokens.size() - std::min(found_at_, tokens.size()));
+  }
+  found_at_ = tokens.size();
 }
 
 std::span<const std::byte> SequenceState::state(std::size_t layer) const {

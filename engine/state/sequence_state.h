@@ -17,9 +17,9 @@ namespace llm {
 /// pool's type when stored and always read back from here; and states. Holds pages of a KvPool, in
 /// each of its groups of layers: page i has positions [256 i, 256 i + 256), and leading pages that
 /// no query to come looks into are given back. Of a group of states there is one page, which is of
-/// the position that the last pass ended at, and of no other: a sequence that is cut elsewhere goes
-/// on from where it adopts a state, or from its beginning. Move-only; gives all its pages back at
-/// the end.
+/// the position that the last pass ended at, and copies of positions in that pass. A sequence that
+/// is cut elsewhere goes on from where it adopts a state, or from its beginning. Move-only; gives
+/// all its pages back at the end.
 class SequenceState {
  public:
   /// @param root  stands for what keys, values and states depend on besides the tokens; only
@@ -33,6 +33,8 @@ class SequenceState {
     std::swap(tables_, other.tables_);
     std::swap(prefixes_, other.prefixes_);
     std::swap(states_at_, other.states_at_);
+    std::swap(copies_, other.copies_);
+    std::swap(found_at_, other.found_at_);
     return *this;
   }
   SequenceState(const SequenceState&) = delete;
@@ -52,9 +54,23 @@ class SequenceState {
   /// @return false when the pool has too few pages; what was ready still is.
   [[nodiscard]] bool reserve(std::size_t begin, std::size_t end);
 
+  /// Whose states a pass copies, once it has computed them: those behind `position`, which it goes
+  /// beyond. Where no page is free it copies none.
+  enum class CopyFor : bool {
+    kReturn,   ///< truncate() goes back to there, until the next pass or others need the page
+    kPublish,  ///< publish() lets others find it
+  };
+  /// @pre has states; after reserve(begin, end), begin < position < end; in ascending order
+  void copy_states(std::size_t position, CopyFor what);
+  std::size_t n_copies() const { return copies_.size(); }
+  std::size_t copy_position(std::size_t copy) const { return copies_[copy].position; }
+  std::span<std::byte> copied_state(std::size_t copy, std::size_t layer);
+  /// The pass is done: copies for a return are kept as long as nobody needs their pages.
+  void lend_copies();
+
   /// The position from which the sequence can go on when it is cut to `n_positions`, all of them
-  /// stored: that one, or 0 where pages are gone that its window reaches into, or where states are
-  /// of another.
+  /// stored: that one; the one before it whose states were copied; or 0 where pages are gone that
+  /// its window reaches into, or where states are of another.
   std::size_t reusable(std::size_t n_positions) const;
   /// Gives back the pages without a position below reusable(n_positions). @return that
   std::size_t truncate(std::size_t n_positions);
@@ -80,7 +96,8 @@ class SequenceState {
 
   enum class Publish : bool { kWholePages, kAll };
   /// Lets others adopt the whole pages of `tokens`, which are this sequence from position 0 on and
-  /// stored in every layer; or the last, partly filled one and the states as well.
+  /// stored in every layer, and the states that were copied for it; or the last, partly filled one
+  /// and the states as well.
   void publish(std::span<const TokenId> tokens, Publish what = Publish::kWholePages);
 
   /// What stands for the tokens before page i. @pre the pages before it are published
@@ -130,6 +147,14 @@ class SequenceState {
     std::size_t size() const { return pages.size(); }
   };
 
+  /// States of a position.
+  struct Copy {
+    std::size_t position = 0;
+    CopyFor what = CopyFor::kReturn;
+    std::vector<KvPool::Page> pages = {};      ///< of each group; of others than states kNoPage
+    std::vector<KvPool::Ticket> tickets = {};  ///< of each page that is lent; none: it is held
+  };
+
   bool reserve(Table& table, std::size_t begin, std::size_t end);
   bool reserve_states(Table& table, std::size_t begin);
   /// Makes page i of the table one of which nobody else looks at positions from `from` on. What is
@@ -148,9 +173,18 @@ class SequenceState {
   /// @param found  of each page from its own published ones on, of each group
   void take_over(std::span<const TokenId> tokens, std::vector<Prefix> prefixes,
                  std::span<const std::vector<KvPool::Match>> found);
-  /// @param at  where the page is in the table  @param i  the page that `tokens` are of
-  void publish_page(Table& table, std::size_t group, std::size_t at, std::size_t i,
+  /// @param i  the page that `tokens` are of
+  void publish_page(Table& table, std::size_t group, std::size_t i,
                     std::span<const TokenId> tokens);
+  /// @param tokens  all that the states are of  @param pages  of each group
+  void publish_states(std::span<const TokenId> tokens, std::vector<KvPool::Page>& pages);
+  /// Gives back all copies.
+  void drop_copies();
+  void drop_copy(Copy& copy);
+  /// The copy to return to when the sequence is cut to `n_positions`.
+  const Copy* copy_before(std::size_t n_positions) const;
+  void return_to(const Copy& copy);
+  bool reaches_windows(std::size_t n_positions) const;
   bool is_state(std::size_t group) const { return pool_->groups().is_state(group); }
   void put(Table& table, std::size_t i, KvPool::Page page);
   std::shared_ptr<KvPool> pool_;
@@ -158,6 +192,8 @@ class SequenceState {
   std::vector<Table> tables_;     ///< of each group; of states one page at most
   std::vector<Prefix> prefixes_;  ///< of the leading whole pages that are published
   std::size_t states_at_ = 0;     ///< the position that states are of
+  std::vector<Copy> copies_;      ///< by position, all before states_at_
+  std::size_t found_at_ = 0;      ///< the last position whose states can be found, as far as known
 };
 
 }  // namespace llm

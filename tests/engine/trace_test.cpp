@@ -14,7 +14,8 @@ struct Shape {
   std::size_t n_layers;
   std::uint32_t window;
 };
-constexpr Shape kShapes[] = {{"llama", 2, 0}, {"gemma3", 6, 40}, {"gpt-oss", 2, 128}};
+constexpr Shape kShapes[] = {
+    {"llama", 2, 0}, {"gemma3", 6, 40}, {"gpt-oss", 2, 128}, {"qwen35", 4, 0}};
 
 std::shared_ptr<const Model> model_of(const Shape& shape) {
   TinyGguf tiny = TinyGguf::llama({.n_layers = shape.n_layers, .architecture = shape.architecture});
@@ -40,6 +41,11 @@ class Talk {
     Ids all;
     for (const Ids& part : parts_) all.insert(all.end(), part.begin(), part.end());
     return all;
+  }
+  std::vector<std::size_t> message_ends() const {
+    std::vector<std::size_t> ends;
+    for (std::size_t end = 0; const Ids& part : parts_) ends.push_back(end += part.size());
+    return ends;
   }
 
  private:
@@ -74,6 +80,7 @@ class Trace {
     talk.add(n);
     const Ids prompt = talk.prompt();
     GenerationRequest request = text_request(prompt, n_reply, prompt.size());
+    request.options.message_ends = talk.message_ends();
     request.hash_drawn = true;
     Listener listener;
     submit(*service_, {listener.job(request)});
@@ -202,6 +209,56 @@ TEST_CASE("trace: an early message is edited, and the old one comes back", "[tra
     trace.turn(edited, 60);
     trace.turn(talk, 60);
   });
+}
+
+TEST_CASE("trace: messages of a first request are edited, and what follows them left out",
+          "[traces]") {
+  replay([](Trace& trace) {
+    Talk talk(9, kSystem);
+    for (int i = 0; i < 5; ++i) talk.add(100 + 30 * static_cast<std::size_t>(i));
+    const Talk first = talk;
+    trace.turn(talk, 80);
+    for (std::size_t i = 4; i > 1; --i) {
+      Talk edited = first;
+      edited.part(i)[0] += 1;
+      for (int j = 0; j < 4; ++j) trace.turn(edited, 20);
+      if (i == 3) trace.restart();
+    }
+  });
+}
+
+TEST_CASE("states: tokens on trial are taken back, and few are computed again", "[states]") {
+  const auto model = model_of({"qwen35", 4, 0});
+  std::mt19937 random(3);
+  Ids ids(600);
+  for (TokenId& id : ids) id = static_cast<TokenId>(3 + random() % 200);
+  const auto alone = require_ok(open_sequence(model, {.context = kContext}));
+  const auto rows = require_ok(alone->evaluate(ids, LogitRows::kAll));
+  const std::vector<float> expected(rows.begin(), rows.end());
+  const std::size_t n_vocab = alone->n_vocab();
+  const std::size_t kv_pages = GENERATE(0, 7);  // 7: none is free for a copy
+  const auto sequence =
+      require_ok(open_sequence(model, {.context = kContext, .batch = 64, .kv_pages = kv_pages}));
+  std::size_t n_recomputed = 0;
+  const auto evaluate = [&](std::size_t n) {
+    const std::size_t at = sequence->position();
+    n_recomputed += at - sequence->reusable(at);
+    const auto found =
+        require_ok(sequence->evaluate(std::span(ids).subspan(at, n), LogitRows::kAll));
+    REQUIRE(std::ranges::equal(found, std::span(expected).subspan(at * n_vocab, n * n_vocab)));
+  };
+  evaluate(100);
+  std::size_t most = 0;
+  while (sequence->position() + 12 < ids.size()) {
+    const std::size_t at = sequence->position();
+    const std::size_t n = 2 + random() % 10;
+    evaluate(n);
+    const std::size_t n_kept = 1 + random() % n;
+    sequence->truncate(at + n_kept);
+    most += n_kept < n ? n_kept - 1 : 0;
+    if (kv_pages == 0) REQUIRE(n_recomputed <= most);
+  }
+  if (kv_pages > 0) REQUIRE(n_recomputed > 10 * most);
 }
 
 }  // namespace llm::test

@@ -336,20 +336,25 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
   add("output_norm.weight", WeightType::kF32, {kModelDim}, false);
   if (!options.tied_output)
     add("output.weight", WeightType::kQ4_0, {kModelDim, pieces().size()}, true);
-  for (std::size_t layer = 0; layer < config.n_layers; ++layer) {
+  const auto add_layer = [&](const HyperParameters& of, int at) {
     for (const TensorRole& role : kTensorRoles) {
-      const int at = static_cast<int>(layer);
-      if (!role.per_layer || need_of(config, role, at) != Need::kRequired) continue;
-      const RowsInTensor rows = rows_in_tensor(config, role, at);
+      if (!role.per_layer || need_of(of, role, at) != Need::kRequired) continue;
+      const RowsInTensor rows = rows_in_tensor(of, role, at);
       if (rows.first > 0) continue;
-      std::vector<std::uint64_t> dims = {role.cols.of(config, at)};
+      std::vector<std::uint64_t> dims = {role.cols.of(of, at)};
       if (role.is_matrix()) dims.push_back(rows.all);
-      if (role.stack.of(config, at) > 1) dims.push_back(role.stack.of(config, at));
+      if (role.stack.of(of, at) > 1) dims.push_back(role.stack.of(of, at));
       const bool is_whole = dims[0] % block_traits(type_of(role)).block_weights == 0;
-      add(name_in_file(*config.architecture, role, at), is_whole ? type_of(role) : WeightType::kF32,
-          dims, role.is_matrix());
+      add(name_in_file(of, role, at), is_whole ? type_of(role) : WeightType::kF32, dims,
+          role.is_matrix());
     }
-  }
+  };
+  for (std::size_t layer = 0; layer < config.n_layers; ++layer)
+    add_layer(config, static_cast<int>(layer));
+  if (!options.mtp) return model;
+  model.set_u32(key("block_count"), static_cast<std::uint32_t>(config.n_layers + 1));
+  model.set_u32(key("nextn_predict_layers"), 1);
+  add_layer(config.mtp(), 0);
   return model;
 }
 

@@ -42,6 +42,7 @@ struct TinyOptions {
   std::string architecture = "llama";
   /// Every other layer has half the heads, KV heads and features of feed-forwards.
   bool unlike_layers = false;
+  bool mtp = false;  ///< a block after the layers predicts further tokens
 };
 
 /// A small GGUF in memory whose every piece can be set to something wrong: the serializer writes

@@ -165,7 +165,7 @@ void add_foreign_options(OptionTable& table) {
                 "llmrun has it, and so have the requests of llmserve (docs/structured_output.md)");
   table.foreign("lora,lora-scaled,control-vector,control-vector-scaled",
                 "adapters are not read; merge them into the model before converting it");
-  table.foreign("md,model-draft,draft,draft-max", "llmrun has --draft and --speculate-length");
+  table.foreign("draft-max", "llmrun has --speculate-length");
   table.foreign("draft-min,draft-p-min,draft-p-split",
                 "llmrun proposes as many tokens as pay; leave it out");
   table.foreign("cd,ctx-size-draft", "a draft has the context of the model; leave it out");

@@ -109,8 +109,13 @@ void add_engine_options(OptionTable& table, RunArguments& a) {
   add_compute_options(table, &a.isa, &a.kv, &a.compute);
   table.choice(
       "speculate", "KIND", &a.speculate,
-      {{"off", SpeculateKind::kOff}, {"ngram", SpeculateKind::kNgram}},
-      "guess tokens from the text so far and check several in one pass; never changes a result");
+      {{"auto", SpeculateKind::kAuto},
+       {"off", SpeculateKind::kOff},
+       {"ngram", SpeculateKind::kNgram},
+       {"mtp", SpeculateKind::kMtp}},
+      "guess tokens and check several in one pass: from the text so far (ngram), by the model's "
+      "own "
+      "block for further tokens (mtp), by that where it has one (auto); never changes a result");
   table.file("draft,model-draft,md", "FILE", &a.draft,
              "guess them with this smaller model of the same vocabulary; never changes a result");
   table
@@ -201,7 +206,7 @@ Status check_speculation(const RunArguments& a, const OptionTable& table) {
     return usage_error("--draft", "found with --speculate, need one of them");
   if (table.given("speculate-length") && !a.speculates())
     return usage_error("--speculate-length",
-                       "found without --speculate ngram and --draft, need one");
+                       "found without --speculate ngram, --speculate mtp and --draft, need one");
   if (a.speculates() && !a.dump_layers.empty())
     return usage_error("--dump-layers",
                        "found with --speculate or --draft, need each position once");

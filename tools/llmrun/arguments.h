@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "engine/engine.h"
+#include "engine/generation/speculation.h"
 #include "engine/grammar/grammar.h"
 #include "engine/sampler/sampler.h"
 #include "tools/common/chat_date.h"
@@ -15,9 +16,6 @@
 #include "tools/common/tool.h"
 
 namespace llm {
-
-/// Where guesses at the next tokens come from, without --draft.
-enum class SpeculateKind { kOff, kNgram };
 
 /// llmrun's command line, with its defaults.
 struct RunArguments {
@@ -63,7 +61,7 @@ struct RunArguments {
   KvType kv = KvType::kF16;
   Compute compute = Compute::kInt8;
   bool no_cache = false;
-  SpeculateKind speculate = SpeculateKind::kOff;
+  SpeculateKind speculate = SpeculateKind::kAuto;  ///< without --draft
   std::string draft;
   std::size_t speculate_length = 0;  ///< 0: as many as pay
   std::string cache_dir;             ///< empty: nothing is kept on disk, but of a session
@@ -88,7 +86,15 @@ struct RunArguments {
   std::optional<std::string> system_message() const {
     return has_system ? std::optional(system) : std::nullopt;
   }
-  bool speculates() const { return speculate != SpeculateKind::kOff || !draft.empty(); }
+  /// Whether it was asked for.
+  bool speculates() const {
+    return speculate == SpeculateKind::kNgram || speculate == SpeculateKind::kMtp || !draft.empty();
+  }
+  /// What is done for a model that may have a block for further tokens.
+  SpeculateKind speculate_with(bool has_mtp) const {
+    if (speculate != SpeculateKind::kAuto) return speculate;
+    return has_mtp && dump_layers.empty() && !profile ? SpeculateKind::kMtp : SpeculateKind::kOff;
+  }
 };
 
 OptionTable make_run_table(RunArguments& arguments);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/generation/draft_proposer.h"
+#include "engine/generation/mtp_proposer.h"
 #include "engine/generation/ngram_proposer.h"
 
 namespace llm {
@@ -43,13 +44,33 @@ Result<std::unique_ptr<Proposer>> load_draft(const RunArguments& arguments, cons
   return std::unique_ptr<Proposer>(std::make_unique<DraftProposer>(std::move(sequence)));
 }
 
+/// The model's own block for further tokens; null where it has none that is computed.
+Result<std::unique_ptr<Proposer>> load_mtp(const RunArguments& arguments, const Sequence& session) {
+  auto drafter =
+      MtpDrafter::load(arguments.model, session.model(), arguments.kv, session.context(), 1);
+  if (drafter.ok()) return std::unique_ptr<Proposer>(std::make_unique<MtpProposer>(*drafter));
+  if (arguments.speculate == SpeculateKind::kMtp) return drafter.error();
+  spdlog::warn("{}; --speculate off", drafter.error().to_string());
+  return std::unique_ptr<Proposer>();
+}
+
 Result<std::unique_ptr<Speculation>> make_speculation(const RunArguments& arguments,
-                                                      const Sequence& session,
-                                                      ProgressBar& progress) {
-  if (!arguments.speculates()) return std::unique_ptr<Speculation>();
-  std::unique_ptr<Proposer> proposer = std::make_unique<NgramProposer>();
+                                                      Sequence& session, ProgressBar& progress) {
+  std::unique_ptr<Proposer> proposer;
+  const SpeculateKind kind = arguments.speculate_with(session.model().config().n_mtp_layers > 0);
   if (!arguments.draft.empty()) {
     LLM_TRY(proposer, load_draft(arguments, session, progress));
+  } else if (kind == SpeculateKind::kNgram) {
+    proposer = std::make_unique<NgramProposer>();
+  } else if (kind == SpeculateKind::kMtp) {
+    LLM_TRY(proposer, load_mtp(arguments, session));
+  }
+  if (proposer == nullptr) return std::unique_ptr<Speculation>();
+  if (proposer->reads_rows()) {
+    session.set_on_normed(
+        [reader = proposer.get()](std::size_t first, std::span<const float> rows) {
+          reader->take_rows(first, rows);
+        });
   }
   std::optional<std::size_t> length;
   if (arguments.speculate_length > 0) length = arguments.speculate_length;

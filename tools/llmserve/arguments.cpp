@@ -71,9 +71,16 @@ void add_scheduler_options(OptionTable& table, ServeArguments& a) {
                 "most tokens of an answer; 0: as many as the context holds");
   table.integer("chunk,b,batch-size", "TOKENS", &a.scheduler.step_tokens, 1, 65536,
                 "most tokens of a step; decoding requests come first, prompts fill the rest");
-  table.choice("speculate", "KIND", &a.speculate, {{"off", false}, {"ngram", true}},
-               "guess tokens from each request's text so far and check several in one step; never "
-               "changes a result");
+  table.choice("speculate", "KIND", &a.speculate,
+               {{"auto", SpeculateKind::kAuto},
+                {"off", SpeculateKind::kOff},
+                {"ngram", SpeculateKind::kNgram},
+                {"mtp", SpeculateKind::kMtp}},
+               "guess tokens of each request and check several in one step: from its text so far "
+               "(ngram), by the model's own block for further tokens (mtp), by that where it has "
+               "one (auto); never changes a result");
+  table.file("draft,model-draft,md", "FILE", &a.draft,
+             "guess them with this smaller model of the same vocabulary; never changes a result");
   table
       .integer("kv-memory", "MIB", &a.kv_memory, 0, 1 << 24,
                "memory of the KV cache for all requests; never changes a result, but limits the "

@@ -10,6 +10,7 @@
 #include "engine/batching/scheduler.h"
 #include "engine/engine.h"
 #include "engine/generation/embedding.h"
+#include "engine/generation/speculation.h"
 #include "tools/common/chat_date.h"
 #include "tools/common/options.h"
 #include "tools/llmserve/http/http_server.h"
@@ -43,9 +44,10 @@ struct ServeArguments {
   std::string cache_dir;        ///< empty: nothing is kept on disk
   std::size_t cache_size = 32;  ///< GiB
   bool cache_by_key = false;    ///< clients share only with those that send the same key
-  bool speculate = false;       ///< by NgramProposer
-  std::string receipts;         ///< a folder; empty: no log
-  std::string receipt_key;      ///< PEM; empty: it is not signed
+  SpeculateKind speculate = SpeculateKind::kAuto;  ///< without a draft
+  std::string draft;        ///< a smaller model that proposes tokens; empty: none
+  std::string receipts;     ///< a folder; empty: no log
+  std::string receipt_key;  ///< PEM; empty: it is not signed
 
   int threads = 0;
   std::optional<Isa> isa;

@@ -8,6 +8,8 @@
 #include <memory>
 #include <utility>
 
+#include "engine/generation/draft_proposer.h"
+#include "engine/generation/mtp_proposer.h"
 #include "engine/generation/ngram_proposer.h"
 #include "engine/model/model_file.h"
 #include "engine/model/weight_store.h"
@@ -122,6 +124,51 @@ ServedModel facts_of(const ServeArguments& a, const Served& served,
   return facts;
 }
 
+GenerationService::Speculate speculate_by(std::function<std::unique_ptr<Proposer>()> make) {
+  return [make = std::move(make)] { return std::make_unique<Speculation>(make()); };
+}
+
+/// Each request has a sequence of the draft.
+Result<GenerationService::Speculate> speculate_by_draft(const ServeArguments& a,
+                                                        const SchedulerOptions& scheduler,
+                                                        const Model& model) {
+  LLM_TRY(
+      auto draft,
+      Model::load(a.draft,
+                  {.compute = a.compute, .isa = a.isa, .threads = a.threads, .strict = a.strict}));
+  const Status same = check_same_vocabulary(draft->tokenizer(), model.tokenizer());
+  if (!same.ok()) return in_file(same.error(), a.draft);
+  ExecutorOptions options{.context = scheduler.context, .kv = a.kv, .batch = scheduler.step_tokens};
+  options.kv_pages = scheduler.parallel *
+                     KvGroups(draft->config(), a.kv).most_pages(options.context, options.batch);
+  LLM_TRY(auto executor, Executor::create(std::move(draft), options));
+  return speculate_by([executor]() -> std::unique_ptr<Proposer> {
+    auto sequence = Executor::open(executor, {.nonfinite = true});
+    if (!sequence.ok()) return std::make_unique<NgramProposer>();
+    return std::make_unique<DraftProposer>(std::move(*sequence));
+  });
+}
+
+/// What proposes tokens of a request; empty: nothing does.
+Result<GenerationService::Speculate> make_speculate(const ServeArguments& a, const Served& served,
+                                                    const Model& model) {
+  if (!a.draft.empty()) return speculate_by_draft(a, served.scheduler, model);
+  if (a.speculate == SpeculateKind::kNgram)
+    return speculate_by([] { return std::make_unique<NgramProposer>(); });
+  const bool is_auto = a.speculate == SpeculateKind::kAuto;
+  const bool has_mtp = model.config().n_mtp_layers > 0;
+  if (a.speculate == SpeculateKind::kOff || (is_auto && !has_mtp))
+    return GenerationService::Speculate();
+  auto drafter = MtpDrafter::load(served.path, model, a.kv, served.scheduler.context,
+                                  served.scheduler.parallel);
+  if (!drafter.ok() && !is_auto) return drafter.error();
+  if (!drafter.ok()) {
+    spdlog::warn("{}; --speculate off", drafter.error().to_string());
+    return GenerationService::Speculate();
+  }
+  return speculate_by([drafter = *drafter] { return std::make_unique<MtpProposer>(drafter); });
+}
+
 Result<Lease> load(const ServeArguments& a, const Served& served) {
   LLM_TRY(auto model, load_file(a, served));
   LLM_TRY(auto style, chat_style(a, *model, served.quiet));
@@ -133,9 +180,7 @@ Result<Lease> load(const ServeArguments& a, const Served& served) {
                                    .batch = scheduler.step_tokens,
                                    .kv_pages = scheduler.kv_pages,
                                    .store = served.store}));
-  GenerationService::Speculate speculate;
-  if (a.speculate)
-    speculate = [] { return std::make_unique<Speculation>(std::make_unique<NgramProposer>()); };
+  LLM_TRY(auto speculate, make_speculate(a, served, *model));
   auto loaded = std::make_shared<LoadedModel>();
   loaded->facts = facts_of(a, served, std::move(model), std::move(style));
   LLM_TRY(loaded->service,

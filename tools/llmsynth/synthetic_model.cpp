@@ -47,6 +47,10 @@ constexpr SyntheticFamily qwen35(DeltaNetSpec delta, SyntheticFamily experts = {
   experts.head_of_rope = 4;
   return experts;
 }
+constexpr SyntheticFamily with_mtp(SyntheticFamily family) {
+  family.mtp = true;
+  return family;
+}
 constexpr SyntheticFamily gpt_oss(std::uint32_t n_experts, std::uint32_t n_used,
                                   std::uint32_t window) {
   return {.architecture = "gpt-oss",
@@ -80,14 +84,16 @@ constexpr std::array kShapes = {
     SyntheticShape{"phi-3-mini", 3072, 8192, 32, 32, 32, 96, 32064, 4096, false, kPhi3},
     SyntheticShape{"phi3-small", 128, 384, 3, 4, 2, 48, 515, 512, false, kPhi3Small},
     SyntheticShape{"qwen3.5-0.8b", 1024, 3584, 24, 8, 2, 256, 248320, 262144, true,
-                   qwen35({16, 16, 128, 128, 4})},
+                   with_mtp(qwen35({16, 16, 128, 128, 4}))},
     SyntheticShape{"qwen3.5-9b-8l", 4096, 12288, 8, 16, 4, 256, 248320, 262144, false,
-                   qwen35({16, 32, 128, 128, 4})},
-    SyntheticShape{
-        "qwen3.5-35b-a3b-4l", 2048, 512, 4, 16, 2, 256, 248320, 262144, false,
-        qwen35({16, 32, 128, 128, 4}, {.n_experts = 256, .n_experts_used = 8, .d_shared = 512})},
+                   with_mtp(qwen35({16, 32, 128, 128, 4}))},
+    SyntheticShape{"qwen3.5-35b-a3b-4l", 2048, 512, 4, 16, 2, 256, 248320, 262144, false,
+                   with_mtp(qwen35({16, 32, 128, 128, 4},
+                                   {.n_experts = 256, .n_experts_used = 8, .d_shared = 512}))},
     SyntheticShape{"qwen3.5-small", 128, 384, 4, 4, 1, 48, 515, 512, false,
                    qwen35({2, 6, 24, 40, 4})},
+    SyntheticShape{"qwen3.5-mtp-small", 128, 384, 4, 4, 1, 48, 515, 512, false,
+                   with_mtp(qwen35({2, 6, 24, 40, 4}))},
     SyntheticShape{
         "qwen3.5moe-small", 128, 96, 4, 4, 1, 48, 515, 512, false,
         qwen35({2, 4, 40, 24, 4}, {.n_experts = 10, .n_experts_used = 6, .d_shared = 160})},
@@ -169,22 +175,29 @@ class Plan {
  public:
   explicit Plan(const SyntheticOptions& options) : options_(options) {
     const HyperParameters config = hyper_parameters(options.shape);
-    for (const auto& [role, layer] : roles_of_model(config.n_layers)) {
-      const bool is_there =
-          (role->name == "output.weight" && !options.shape.tied_output) ||
-          (role->name == "rope_freqs.weight" && options.shape.family.llama3.factor > 0);
-      if (need_of(config, *role, layer) != Need::kRequired && !is_there) continue;
-      const RowsInTensor rows = rows_in_tensor(config, *role, layer);
-      if (rows.first > 0) continue;
-      add({name_in_file(*config.architecture, *role, layer), role->cols.of(config, layer),
-           role->is_matrix() ? rows.all : 1, role->stack.of(config, layer), values_of(*role),
-           WeightType::kF32});
-    }
+    add_tensors(config);
+    if (options.shape.family.mtp) add_tensors(config.mtp());
   }
 
   const std::vector<SyntheticTensor>& tensors() const { return tensors_; }
 
  private:
+  void add_tensors(const HyperParameters& config) {
+    for (const auto& [role, layer] : roles_of_model(config.n_layers)) {
+      if (config.is_mtp() && !role->per_layer) continue;
+      const bool is_there =
+          (role->name == "output.weight" && !options_.shape.tied_output) ||
+          (role->name == "rope_freqs.weight" && options_.shape.family.llama3.factor > 0) ||
+          (role->name == "nextn.shared_head_norm.weight" && config.is_mtp());
+      if (need_of(config, *role, layer) != Need::kRequired && !is_there) continue;
+      const RowsInTensor rows = rows_in_tensor(config, *role, layer);
+      if (rows.first > 0) continue;
+      add({name_in_file(config, *role, layer), role->cols.of(config, layer),
+           role->is_matrix() ? rows.all : 1, role->stack.of(config, layer), values_of(*role),
+           WeightType::kF32});
+    }
+  }
+
   void add(SyntheticTensor made) {
     const SyntheticShape& s = options_.shape;
     const GgufTensor tensor{.name = made.name,
@@ -217,7 +230,8 @@ void add_metadata(GgufWriter& writer, const SyntheticOptions& options) {
   writer.add_string("general.name", fmt::format("synthetic {} seed {}", s.name, options.seed));
   number("general.file_type", options.recipe->file_type);
   number("general.quantization_version", 2);
-  size(keys.n_layers, s.n_layers);
+  size(keys.n_layers, s.n_layers + (s.family.mtp ? 1 : 0));
+  if (s.family.mtp) size(keys.n_mtp_layers, 1);
   size(keys.context, s.context);
   size(keys.d_model, s.d_model);
   size(keys.d_ff, s.d_ff);

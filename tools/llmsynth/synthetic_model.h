@@ -42,6 +42,7 @@ struct SyntheticFamily {
   std::uint32_t d_shared = 0;      ///< FfnSpec::d_shared
   DeltaNetSpec delta = {};         ///< of all layers but each fourth; none without heads
   std::uint32_t head_of_rope = 1;  ///< one part of so many of a head rotates
+  bool mtp = false;                ///< a block after the layers predicts further tokens
 };
 
 /// The shape of a made-up model of the Llama family. Weights are seeded noise of a trained model's
@@ -66,7 +67,8 @@ struct SyntheticShape {
 /// 80 and 96, rows that are no multiple of 16), "mqa" (one KV head), "tied", "qwen2-small"
 /// (biases), "qwen3-small" (head norms, head_dim 48), "gemma3-small" (a window of 24, norms after
 /// both halves), "qwen3moe-small" and "gpt-oss-small" (6 of 10 experts) and "phi3-small" (fused
-/// matrices), "qwen3.5-small" and "qwen3.5moe-small" (Gated DeltaNets); "qwen3-30b-a3b-4l",
+/// matrices), "qwen3.5-small" and "qwen3.5moe-small" (Gated DeltaNets), "qwen3.5-mtp-small" (with a
+/// block for further tokens, as the large ones have); "qwen3-30b-a3b-4l",
 /// "gpt-oss-20b-4l", "qwen3.5-9b-8l" and "qwen3.5-35b-a3b-4l", some layers of these; or nothing.
 std::optional<SyntheticShape> find_synthetic_shape(std::string_view name);
 /// The names above, for messages.

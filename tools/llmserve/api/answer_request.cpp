@@ -107,6 +107,7 @@ bool AnswerRequest::continues_text(std::size_t index) const {
 GenerationRequest AnswerRequest::choice(std::size_t index, const ServedModel& served) const {
   const Prompt& prompt = prompt_of(index);
   GenerationRequest request{.prompt = prompt.ids, .options = options};
+  request.options.message_ends = prompt.message_ends;
   request.options.sequence = sequence_of(index);
   request.options.continues_text = continues_text(index);
   if (is_chat()) {

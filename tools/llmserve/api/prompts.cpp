@@ -232,7 +232,7 @@ Result<ChatPrompt> chat_prompt(RequestedChat chat, const ServedModel& served) {
       parts->push_back({.text = served.reply_format.think_end + "\n\n", .is_markup = true});
     parts->push_back({.text = begun, .is_markup = false});
   }
-  LLM_TRY(prompt.prompt.ids, served.style->encode(*parts, true));
+  LLM_TRY(prompt.prompt.ids, served.style->encode(*parts, true, &prompt.prompt.message_ends));
   prompt.notes = chat.notes;
   prompt.text = chat_text(*parts);
   // One question, as llmrun takes it, can be told as texts.

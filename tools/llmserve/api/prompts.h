@@ -16,6 +16,7 @@ namespace llm {
 
 struct Prompt {
   std::vector<TokenId> ids;
+  std::vector<std::size_t> message_ends = {};  ///< of a chat: GenerateOptions::message_ends
   std::optional<std::string> text;  ///< as it was given, or a chat's one message; else only ids
   std::string system;               ///< of that chat
 };
