@@ -53,50 +53,61 @@ inline constexpr SamplerField kSamplerFields[] = {
     {"temperature", "temp,temperature", "T", &SamplerOptions::temperature, 0, 100, 0, 300, 100,
      "temperature; 0 always takes the most likely token"},
     {"top_k", "top-k", "K", &SamplerOptions::top_k, 0, kMostSampled, 0, 200, 1,
-     "sample from the K most likely; 0 disables"},
+     "sample from the K most likely tokens; 0 disables"},
     {"top_p", "top-p", "P", &SamplerOptions::top_p, 0, 1, 0, 100, 100,
-     "sample from the most likely that add up to P; 1 disables"},
+     "sample from the most likely tokens whose probabilities add up to P; 1 disables"},
     {"min_p", "min-p", "P", &SamplerOptions::min_p, 0, 1, 0, 100, 100,
-     "sample from those at least P times as likely as the first; 0 disables"},
+     "sample from the tokens at least P times as likely as the most likely one; 0 disables"},
     {"repeat_penalty", "repeat-penalty", "X", &SamplerOptions::repeat_penalty, 0.01, 100, 50, 200,
-     100, "divide the logits of recent tokens; 1 disables"},
+     100,
+     "repetition penalty: divide positive logits of recent tokens by X, multiply negative ones; 1 "
+     "disables"},
     {"repeat_last_n", "repeat-last-n", "N", &SamplerOptions::repeat_last_n, -1, kMostSampled, -1,
-     1024, 1, "how many tokens count as recent; 0 none, -1 all"},
+     1024, 1, "repetition penalty: number of recent tokens; 0: none, -1: all"},
     {"presence_penalty", "presence-penalty", "X", &SamplerOptions::presence_penalty, -2, 2, 0, 200,
-     100, "subtract X from the logits of tokens that were generated before; 0 disables",
+     100,
+     "presence penalty: subtract X from the logits of tokens that were generated before; 0 "
+     "disables",
      /*may_be_absent=*/true},
     {"frequency_penalty", "frequency-penalty", "X", &SamplerOptions::frequency_penalty, -2, 2, 0,
-     200, 100, "subtract X for each time that they were generated; 0 disables",
+     200, 100,
+     "frequency penalty: subtract X from a token's logit for each time that it was generated; 0 "
+     "disables",
      /*may_be_absent=*/true},
     {"dry_multiplier", "dry-multiplier", "X", &SamplerOptions::dry_multiplier, 0, 100, 0, 200, 100,
      "DRY: subtract X from the logit of a token that would continue a repetition; 0 disables",
      /*may_be_absent=*/true},
     {"dry_base", "dry-base", "X", &SamplerOptions::dry_base, 1, 100, 100, 400, 100,
-     "DRY: multiply by X for each token beyond the allowed length",
+     "DRY: the penalty grows by the factor X for each token beyond the allowed length",
      /*may_be_absent=*/true},
     {"dry_allowed_length", "dry-allowed-length", "N", &SamplerOptions::dry_allowed_length, 0,
      kMostSampled, 0, 64, 1, "DRY: allowed length of a repetition", /*may_be_absent=*/true},
     {"dry_penalty_last_n", "dry-penalty-last-n", "N", &SamplerOptions::dry_penalty_last_n, -1,
-     kMostSampled, -1, 1024, 1, "DRY: how many recent tokens are searched; 0 none, -1 all",
+     kMostSampled, -1, 1024, 1, "DRY: number of recent tokens that are searched; 0: none, -1: all",
      /*may_be_absent=*/true},
     {"typical_p", "typical,typical-p", "P", &SamplerOptions::typical_p, 0, 1, 0, 100, 100,
-     "sample from the most typical that add up to P; 1 disables", /*may_be_absent=*/true},
+     "typical sampling: sample from the most typical tokens whose probabilities add up to P; 1 "
+     "disables",
+     /*may_be_absent=*/true},
     {"xtc_probability", "xtc-probability", "P", &SamplerOptions::xtc_probability, 0, 1, 0, 100, 100,
      "XTC: probability of excluding the most likely tokens; 0 disables", /*may_be_absent=*/true},
     {"xtc_threshold", "xtc-threshold", "P", &SamplerOptions::xtc_threshold, 0, 1, 0, 100, 100,
-     "XTC: exclude those with probability at least P, except the least likely of them; above 0.5 "
-     "none",
+     "XTC: exclude tokens with probability P or more, except the least likely of them; above 0.5, "
+     "XTC excludes none",
      /*may_be_absent=*/true},
     {"dynatemp_range", "dynatemp-range", "T", &SamplerOptions::dynatemp_range, 0, 100, 0, 300, 100,
-     "vary the temperature by at most T, by the entropy; 0 disables", /*may_be_absent=*/true},
+     "dynamic temperature: vary the temperature by up to T, depending on the entropy; 0 disables",
+     /*may_be_absent=*/true},
     {"dynatemp_exponent", "dynatemp-exp,dynatemp-exponent", "X", &SamplerOptions::dynatemp_exponent,
-     0, 10, 0, 300, 100, "exponent of the entropy for the dynamic temperature",
+     0, 10, 0, 300, 100, "dynamic temperature: exponent of the entropy",
      /*may_be_absent=*/true},
     {"min_tokens", "min-tokens", "N", &SamplerOptions::min_tokens, 0, kMostSampled, 0, 1024, 1,
-     "least tokens before the output may end; no effect with a grammar", /*may_be_absent=*/true},
+     "minimum number of tokens before the output may end; ignored with a grammar, schema or "
+     "regular expression",
+     /*may_be_absent=*/true},
 };
 
-inline constexpr const char* kSeedText = "seed of sampling; -1: random";
+inline constexpr const char* kSeedText = "sampling seed; -1: random";
 
 /// The orders' names, everywhere.
 inline constexpr std::pair<const char*, SamplerOrder> kSamplerOrders[] = {

@@ -130,10 +130,9 @@ TEST_CASE_METHOD(Prompts, "a directory with one model stands for it") {
 }
 
 TEST_CASE_METHOD(Prompts, "without a model: LLM_MODEL, else the one that comes with the program") {
-  const Finished own =
-      llmrun("-n 2 --temp 0 -p 'Once upon a time'")
-          .must_end(0, {"no model is named: this is the small one that comes with the program",
-                        "/models/fable-3m-q4_k_m.gguf\n"});
+  const Finished own = llmrun("-n 2 --temp 0 -p 'Once upon a time'")
+                           .must_end(0, {"no model is given; using the bundled one",
+                                         "/models/fable-3m-q4_k_m.gguf\n"});
   REQUIRE(llmrun("-n 2 --temp 0 -q -p 'Once upon a time'").err.empty());
   REQUIRE(own.out == llmrun("-n 2 --temp 0 -p 'Once upon a time' -m " + kFable).out);
 

@@ -73,12 +73,13 @@ TEST_CASE("what llmserve cannot start with is refused by name", "[llmserve]") {
 TEST_CASE("options of other servers get a true sentence", "[llmserve]") {
   const ToolFolder folder;
   for (const auto& [words, says] : std::vector<std::pair<std::string, std::string>>{
-           {"--temp 0.5", "each request says that"},
-           {"--seed=1", "each request says that"},
-           {"-n 5", "--max-tokens limits an answer"},
-           {"-mu https://x/y.gguf", "-hf owner/repo is what is downloaded"},
+           {"--temp 0.5", "requests set it"},
+           {"--seed=1", "requests set it"},
+           {"--dry-base 2", "requests set it"},
+           {"-n 5", "--max-tokens limits a response"},
+           {"-mu https://x/y.gguf", "-hf owner/repo downloads"},
            {"--ssl-key-file x", "a proxy"},
-           {"--max-num-batched-tokens 64", "--chunk says"},
+           {"--max-num-batched-tokens 64", "--chunk sets"},
        }) {
     folder.shell("llmserve m.gguf " + words).must_end(2, {says});
   }
@@ -103,7 +104,7 @@ TEST_CASE("a model that is named as hubs name it gets -hf's advice", "[llmserve]
     for (const std::string name :
          {"no-such-owner/repo", "no-such-owner/repo-GGUF:Q4_K_M", "no-such-model:tag"}) {
       folder.shell(run + name)
-          .must_end(4, {name, "-hf owner/repo:QUANT fetches a model of the Hugging Face hub"});
+          .must_end(4, {name, "-hf owner/repo:QUANT downloads a model of the Hugging Face hub"});
     }
   }
   for (const std::string path : {"/none", "no-such.gguf", "./owner/repo", "no-such-model"}) {

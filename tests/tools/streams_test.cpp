@@ -110,15 +110,19 @@ TEST_CASE("options of llama.cpp get a sentence", "[tools][streams]") {
     tools.shell("llmrun tiny.gguf -p a -n 1 " + option)
         .must_refuse(2, {"llmrun: error: " + name + ": unknown here; "});
   }
-  for (const std::string option :
-       {"-ngl 99", "--n-gpu-layers 99", "--mlock", "-fa", "-fa on", "-sm row", "--jinja"}) {
+  for (const std::string option : {"-ngl 99", "--n-gpu-layers 99", "--mlock", "-fa", "-fa on",
+                                   "-fa 0", "-sm row", "--jinja"}) {
     const Finished run = tools.shell("llmrun tiny.gguf -p a -n 1 " + option);
     run.must_end(0);
     CHECK_THAT(run.err, Contains(option.substr(0, option.find(' ')) + ": without effect: "));
   }
   CHECK_THAT(tools.shell("llmrun tiny.gguf -st -p a").err, Contains("--chat with -p asks"));
-  for (const std::string tool : {"llmcheck", "llmbench", "llmquant", "llmgguf", "llmtok"}) {
-    CHECK_THAT(tools.shell(tool + " -ngl 99").err, Contains("no GPU code"));
+  for (const std::string command :
+       {"llmgguf show tiny.gguf", "llmtok tiny.gguf -p a", "llmquant tiny.gguf out.gguf F32"}) {
+    const Finished run = tools.shell(command + " -ngl 99 -fa --no-mmap");
+    run.must_end(0);
+    for (const std::string option : {"-ngl", "-fa", "--no-mmap"})
+      CHECK_THAT(run.err, Contains(option + ": without effect: "));
   }
 }
 

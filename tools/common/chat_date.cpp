@@ -29,12 +29,14 @@ void add_chat_options(OptionTable& table, ChatOptions* options, const std::strin
                       const std::string& more_help) {
   table
       .file("chat-template", "NAME", &options->chat_template,
-            fmt::format("template of the conversation: auto (the file's), {} or a file with Jinja "
-                        "text{}",
-                        built_in, more_help))
+            fmt::format(
+                "chat template: auto (the one in the model file), {} or a file with Jinja text{}",
+                built_in, more_help))
       .shown_default("auto");
-  table.text("chat-date", "DATE", &options->date, "date for the template, such as 2026-11-24")
-      .shown_default("none; today's in UTC if the template needs one");
+  table
+      .text("chat-date", "DATE", &options->date,
+            "date that the chat template may insert, such as 2026-11-24")
+      .shown_default("none; today (UTC) if the template needs one");
 }
 
 Result<std::optional<Date>> chat_date(const ChatOptions& options, bool needed,

@@ -4,9 +4,9 @@
 
 namespace llm {
 
-/// Adds advice for the options of llama.cpp's programs, and a few of vLLM's, that have no
-/// counterpart here, or another name (the names are those of llama.cpp's --help). run_tool calls it
-/// for every tool.
+/// Adds the options of llama.cpp's programs, and a few of vLLM's, that the tool does not have: with
+/// a warning those that would change no result, with advice those that have another name or no
+/// counterpart (the names are those of llama.cpp's --help). run_tool calls it for every tool.
 void add_foreign_options(OptionTable& table);
 
 /// Adds -hf's advice to the error of a file that is not there and whose name is a model's on a hub:

@@ -14,7 +14,7 @@ Option& add_isa_option(OptionTable& table, std::optional<Isa>* isa) {
   for (const Isa known : all_isas()) isas.emplace_back(std::string(isa_name(known)), known);
   return table
       .choice("isa", "NAME", isa, std::move(isas), "instruction set; never changes a result")
-      .shown_default("the best of this CPU");
+      .shown_default("the best one for this CPU");
 }
 
 void add_compute_options(OptionTable& table, std::optional<Isa>* isa, KvType* kv,
@@ -22,9 +22,9 @@ void add_compute_options(OptionTable& table, std::optional<Isa>* isa, KvType* kv
   add_isa_option(table, isa).from_env("LLM_ISA");
   table.choice("kv", "TYPE", kv,
                {{"f16", KvType::kF16}, {"f32", KvType::kF32}, {"q8", KvType::kQ8}},
-               "type of the KV cache; q8 takes 9/16 of the memory of f16");
+               "type of the KV cache; q8 needs 9/16 of the memory of f16");
   table.choice("compute", "KIND", compute, {{"int8", Compute::kInt8}, {"f32", Compute::kF32}},
-               "activations in matrix products");
+               "type of the activations in matrix multiplications");
 }
 
 void add_sampler_option(OptionTable& table, const SamplerField& field, SamplerOptions& sampler) {
@@ -42,7 +42,7 @@ void add_sampler_options(OptionTable& table, SamplerOptions& sampler) {
   for (const SamplerField& field : kSamplerFields) add_sampler_option(table, field, sampler);
   table.choice("sampler-order", "ORDER", &sampler.order,
                {std::begin(kSamplerOrders), std::end(kSamplerOrders)},
-               "temperature before the filters (hf) or after them (llamacpp)");
+               "apply the temperature before the filters (hf) or after them (llamacpp)");
 }
 
 }  // namespace llm

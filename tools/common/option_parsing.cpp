@@ -99,7 +99,8 @@ bool skip(const OptionTable::WithoutEffect& option, std::string_view argument,
   out.without_effect.back().name = argument.substr(0, equals);
   if (equals != std::string_view::npos || next.empty()) return false;
   using Operand = OptionTable::Operand;
-  const bool is_switch = next == "on" || next == "off" || next == "auto";
+  constexpr std::string_view kSwitches[] = {"on", "off", "auto", "0", "1"};
+  const bool is_switch = std::ranges::count(kSwitches, next) > 0;
   return option.operand == Operand::kWord || (option.operand == Operand::kSwitch && is_switch);
 }
 

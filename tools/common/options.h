@@ -43,8 +43,8 @@ struct Option {
   Option& shown_default(std::string text);
 };
 
-/// The one description of a tool's command line: parses it, and prints --help, the man page, the
-/// shell completion and the docs page (option_pages.h).
+/// The one description of a tool's command line: parses it, and prints --help, the shell
+/// completion and the docs page (option_pages.h).
 ///
 /// Names are given as "n,n-predict,predict". A long name may be written with one dash as well
 /// (`-temp 0.5`), as users of llama.cpp do; values follow as `--name V`, `--name=V`, `-nV` or
@@ -117,16 +117,20 @@ class OptionTable {
                        std::move(set), std::move(help));
   }
 
-  /// Names of options that other programs have and this one has not, with what a user who typed one
-  /// should know ("leave it out: ..."). A name that the table has itself stays as it is.
+  /// Names of options of other programs that this one does not have, with advice for a user who
+  /// typed one. A name that the table has itself stays as it is.
   void foreign(std::string_view names, std::string advice);
   /// The advice for a foreign name (without dashes), or nullptr.
   const std::string* foreign_advice(std::string_view name) const;
 
-  /// What stands behind an option on the command line.
-  enum class Operand { kNone, kWord, kSwitch };  // kSwitch: "on", "off" or "auto", or nothing
+  /// What follows an option on the command line.
+  enum class Operand {
+    kNone,
+    kWord,
+    kSwitch
+  };  // kSwitch: "on", "off", "auto", "0", "1" or nothing
   /// Names of options of other programs that a command line may have, and that change nothing here.
-  /// @param why  that is so
+  /// @param why  they change nothing
   void without_effect(std::string_view names, Operand operand, std::string why);
   struct WithoutEffect {
     std::string name;

@@ -39,11 +39,13 @@ struct StandardOptions {
 
 void add_standard_options(OptionTable& table, StandardOptions& standard) {
   table.group("Messages and help");
-  table.count("v,verbose", &standard.verbose, "say more on stderr; -vv says still more");
-  table.flag("q,quiet", &standard.quiet, "errors only: no warnings, statistics or progress");
-  table.choice("color", "WHEN", &standard.color,
-               {{"auto", Color::kAuto}, {"always", Color::kAlways}, {"never", Color::kNever}},
-               "colour in messages and reports; auto: on a terminal, unless NO_COLOR is set");
+  table.count("v,verbose", &standard.verbose,
+              "print more messages on stderr; -vv prints even more");
+  table.flag("q,quiet", &standard.quiet, "print errors only: no warnings, statistics or progress");
+  table.choice(
+      "color", "WHEN", &standard.color,
+      {{"auto", Color::kAuto}, {"always", Color::kAlways}, {"never", Color::kNever}},
+      "colour in messages and reports; auto: on a terminal, unless the variable NO_COLOR is set");
   table.page(
       "h,help", [&table] { return help_page(table); }, "print this page");
   table.page(

@@ -199,8 +199,9 @@ class Hub {
 void add_hub_option(OptionTable& table, std::string* name) {
   table
       .text("hf,hfr,hf-repo", "REPO[:QUANT]", name,
-            "model of the Hugging Face hub, instead of MODEL: downloaded once, into the hub's "
-            "usual cache, and verified; without QUANT its Q4_K_M, else its first GGUF")
+            "instead of MODEL: a model of the Hugging Face hub, downloaded once into the standard "
+            "cache and checked by its SHA-256; without QUANT: the Q4_K_M file, else the first GGUF "
+            "file")
       .in_place_of("MODEL");
 }
 

@@ -33,47 +33,50 @@ Status read_list(std::string_view option, const std::vector<std::string>& typed,
 }
 
 void add_test_options(OptionTable& table, BenchArguments& a) {
-  table.group("Tests (lists: 512,2048; every combination is measured)");
-  table.texts("p,n-prompt", "N", &a.typed.prompt, "prefill N tokens at once; 0: skip this test")
+  table.group("Tests (N may be a list such as 512,2048; all combinations are run)");
+  table.texts("p,n-prompt", "N", &a.typed.prompt, "prefill N tokens; 0: skip this test")
       .shown_default("512");
   table.texts("n,n-gen", "N", &a.typed.generate, "generate N tokens; 0: skip this test")
       .shown_default("128");
-  table.texts("d,n-depth", "N", &a.typed.depth, "tokens in the cache before the test")
+  table.texts("d,n-depth", "N", &a.typed.depth, "tokens in the KV cache before the test")
       .shown_default("0");
-  table.texts("b,batch-size", "N", &a.typed.batch, "prompt tokens evaluated at once")
+  table.texts("b,batch-size", "N", &a.typed.batch, "prompt tokens evaluated in one pass")
       .shown_default("512");
-  table.texts("t,threads", "N", &a.typed.threads, "threads; 0 for all")
-      .shown_default("CPUs this process may use");
-  table.integer("r,repetitions", "N", &a.repetitions, 1, 10000,
-                "rounds; each runs every test once, so that drift affects all equally");
-  table.flag("no-load", &a.no_load, "load once and do not measure load and ttft");
+  table.texts("t,threads", "N", &a.typed.threads, "number of threads; 0: all CPUs")
+      .shown_default("the number of CPUs this process may use");
+  table.integer("r,repetitions", "ROUNDS", &a.repetitions, 1, 10000,
+                "number of rounds; each runs every test once, so that changes of the machine's "
+                "speed affect all tests equally");
+  table.flag("no-load", &a.no_load, "load the model once, and do not measure load and ttft");
   table.texts("tokens-per-pass", "N", &a.typed.steps,
-              "also generate N tokens per pass, as if N - 1 proposed tokens were always right "
-              "(llmrun --speculate)");
+              "also generate N tokens per pass, as speculative decoding would if all N - 1 "
+              "proposed tokens were accepted");
   table.flag("no-cache", &a.lists.no_cache,
-             "also generate without KV cache, for comparison (slow)");
+             "also generate without a KV cache, for comparison (slow)");
 }
 
 void add_engine_options(OptionTable& table, BenchArguments& a) {
   table.group("Engine");
   add_compute_options(table, &a.isa, &a.kv, &a.compute);
-  table.file(
-      "packed-cache", "DIR", &a.packed_cache,
-      "measure load and ttft with a packed cache in DIR as well, and map the weights from it "
-      "in the other tests");
+  table.file("packed-cache", "DIR", &a.packed_cache,
+             "also measure load and ttft with a packed cache in DIR, and map the weights from it "
+             "in the other tests");
 }
 
 void add_output_options(OptionTable& table, BenchArguments& a) {
   table.group("Output");
   table.choice("o,output", "FORMAT", &a.format,
                {{"md", BenchFormat::kMarkdown}, {"json", BenchFormat::kJson}},
-               "table or JSON array");
-  table.flag("peaks", &a.show_peaks, "print the measured peaks too; without a model, only them");
+               "Markdown table or JSON array");
+  table.flag("peaks", &a.show_peaks,
+             "also print the measured peaks of the machine; without a model, print only them");
   table.flag("profile", &a.profile,
-             "also print the time of each op, and its share of the machine's limits");
-  table.flag("no-peaks", &a.no_peaks, "do not measure peaks (needs 512 MiB) and shares of them");
+             "also print the time of each operation and its share of the machine's limits");
+  table.flag("no-peaks", &a.no_peaks,
+             "skip the measurement of the machine's peaks, which needs 512 MiB, and the "
+             "percentages of them");
   table.file("compare", "OLD.json", &a.compare,
-             "show the ratio of each figure to an earlier run with -o json");
+             "also print the ratio of each figure to that of an earlier run with -o json");
 }
 
 Status find_model(BenchArguments& a, const OptionTable& table) {
@@ -104,21 +107,21 @@ Status find_model(BenchArguments& a, const OptionTable& table) {
 
 OptionTable make_bench_table(BenchArguments& a) {
   OptionTable table("llmbench",
-                    "Measure how fast a model runs, and compare it with the machine's limits");
+                    "Measure the speed of a model, and compare it with the machine's limits");
   table.positional("MODEL", &a.model, false, "GGUF file (or -m FILE, -hf REPO)");
   table.group("Model");
-  table.file("m,model", "FILE", &a.model, "model, instead of the first argument")
-      .in_place_of("MODEL");
+  table.file("m,model", "FILE", &a.model, "the same as MODEL").in_place_of("MODEL");
   add_hub_option(table, &a.hub_model);
-  table.text(
-      "synthetic", "SHAPE", &a.synthetic,
-      "make a model with random weights in a temporary file; one of " + synthetic_shape_names());
-  table.text("type", "TYPE", &a.type, "weights of the synthetic model, as llmquant names them");
+  table.text("synthetic", "SHAPE", &a.synthetic,
+             "instead of MODEL: make a model with random weights in a temporary file; one of " +
+                 synthetic_shape_names());
+  table.text("type", "TYPE", &a.type, "weight type of the synthetic model: a TYPE of llmquant");
   add_test_options(table, a);
   add_engine_options(table, a);
   add_output_options(table, a);
-  table.example("llmbench -m model.gguf -p 512 -n 64", "tokens per second, prompt and output");
-  table.example("llmbench -m model.gguf -t 1,2,4 -o json", "several threads, as JSON");
+  table.example("llmbench -m model.gguf -p 512 -n 64", "measure prefill and decode speed");
+  table.example("llmbench -m model.gguf -t 1,2,4 -o json",
+                "compare numbers of threads, output as JSON");
   return table;
 }
 

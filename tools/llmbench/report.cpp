@@ -273,7 +273,7 @@ std::string report_markdown(const BenchReport& report) {
   std::string text;
   if (!report.measurements.empty()) {
     Table table = {{"model", "type", "size", "params", "isa", "threads", "kv", "test", "t/s", "ms",
-                    "GB/s", "of read", "of dot", "RSS MiB"}};
+                    "GB/s", "of read peak", "of dot peak", "RSS MiB"}};
     if (report.baseline) table[0].emplace_back("vs old");
     for (const Measurement& m : report.measurements) table.push_back(table_row(report, m));
     text += aligned(table, 2);

@@ -12,133 +12,150 @@ OptionTable make_check_table(CheckArguments& a) {
   OptionTable table("llmcheck", "Check that a model computes the right result on this CPU");
   table
       .positional("MODEL", &a.model, false,
-                  "the GGUF; with only --layer-diff, --stages, --verify, --replay or --audit it is "
-                  "found by the hash in their file")
+                  "GGUF file; with --layer-diff, --stages, --verify, --replay or --audit it may be "
+                  "omitted: then the file with the hash that they name is used, from the "
+                  "reference's folder, . or models")
       .file();
+  table.group("Model");
   add_hub_option(table, &a.hub_model);
   table.group("Checks");
   table.file("layer-diff", "REF.npz", &a.layer_diff,
              "compare every activation of every layer with a reference dump");
   table.file("stages", "REF.npz", &a.stages,
-             "compare embedding, layer 0, all layers, the second token, logits and output with a "
-             "reference dump, and say where to look when one fails");
-  table.flag(
-      "self", &a.self,
-      "compare every fast path with the definition on this file and CPU, bit for bit; the default");
+             "compare with a reference dump in stages (embedding, layer 0, all layers, second "
+             "token with the KV cache, logits, output), with a hint where to look when one fails");
+  table.flag("self", &a.self,
+             "compare the SIMD code with the scalar reference code on this file and CPU, bit for "
+             "bit; the default");
   table.file("equivalence", "FILE", &a.equivalence,
-             "compare with this model's frozen tokens and logits, bit for bit, with every number "
-             "of threads, instruction set and split, and without a cache");
-  table.text("update-equivalence", "REASON", &a.update_equivalence,
-             "write the model's results to the file of --equivalence instead of checking them");
-  table.file(
-      "verify", "REF.json", &a.verify,
-      "compare greedy tokens and the most likely ones of every step with a frozen reference");
+             "compare tokens and logits with those stored in FILE, bit for bit, for different "
+             "thread counts, instruction sets and batch sizes, and without a KV cache");
+  table.text(
+      "update-equivalence", "REASON", &a.update_equivalence,
+      "write the results to the file of --equivalence, with this reason, instead of checking them");
+  table.file("verify", "REF.json", &a.verify,
+             "compare greedy tokens and the top-5 tokens of each step with a stored reference");
   table
       .texts("replay", "RECEIPT", &a.replay,
-             "compute the output of a receipt (llmrun --receipt, llmserve) again by one prefill, "
-             "and name what was changed; the receipts of a folder or a log (.jsonl) are evaluated "
-             "together; may be repeated")
+             "recompute the output of a receipt (llmrun --receipt, llmserve --receipts) with one "
+             "prefill, and report what does not match; RECEIPT is a file, a folder or a .jsonl "
+             "log; may be repeated")
       .file();
   table.file("receipt-log", "LOG", &a.receipt_log,
-             "check that no line of a log of receipts (llmserve --receipts; the file or its "
-             "folder) was changed, moved or removed; needs no model");
-  table.file(
-      "audit", "RECEIPT.json", &a.audit,
-      "check a receipt with a hash of its rows by the rows in --opening, or make an opening");
+             "check that no line of a receipt log (llmserve --receipts) was changed, moved or "
+             "removed; LOG is the file or its folder; needs no model");
+  table.file("audit", "RECEIPT.json", &a.audit,
+             "spot-check a receipt that has a hash of its activations: recompute some of them, "
+             "selected by --challenge, from the data in --opening");
   table.text("judge", "URL", &a.judge,
-             "request greedy answers from another engine's server (OpenAI's API), and say whether "
-             "they are right for this file, or which fault explains them");
+             "request greedy output from another engine's server (OpenAI API), and report whether "
+             "it is right for this file, or which bug explains it");
   table.file("tokenizer", "REF.jsonl", &a.tokenizer,
              "compare token ids with reference lines {\"text\", \"ids\"}");
-  table.file("dump", "OUT.npz", &a.dump, "write this engine's activations");
-  table.file("ppl", "FILE", &a.ppl, "perplexity of a text; every token is scored once");
+  table.file("dump", "OUT.npz", &a.dump, "write this engine's activations as a dump");
+  table.file("ppl", "FILE", &a.ppl, "print the perplexity of a text; every token is scored once");
   table.file("kld", "REF", &a.kld,
-             "divergence of the logits from those of a reference model (a GGUF, on the text of "
-             "--ppl) or a dump (NPZ)");
+             "print the KL divergence from a reference: a GGUF file, on the text of --ppl, or a "
+             "dump (NPZ), on its tokens");
   table.file("quality", "FILE", &a.quality,
-             "generate in seven ways from the documents of a text; check that tokens that must be "
-             "equal are, and that the output is no worse than the baseline's");
-  table.file("baseline", "DIR", &a.baseline, "frozen figures for --quality");
-  table.text("update-baseline", "REASON", &a.update_baseline,
-             "write the figures of --quality to --baseline instead of checking them");
-  table.group("How, for --self");
+             "generate from each document of a text in seven configurations (greedy and sampled, "
+             "with and without KV cache, ...); check that outputs that must be equal are, and that "
+             "quality metrics are not worse than in --baseline");
+  table.file("baseline", "DIR", &a.baseline, "stored results for --quality");
+  table.text(
+      "update-baseline", "REASON", &a.update_baseline,
+      "write the results of --quality to --baseline, with this reason, instead of checking them");
+  table.group("Options for --self");
   table.flag("fail-fast", &a.fail_fast, "stop after the first part that fails");
-  table.group("How, for --replay and --audit");
-  table.file("commit", "OUT.json", &a.commit,
-             "write the receipt of --replay, if it passed, with a hash of its rows");
+  table.group("Options for --replay and --audit");
+  table.file(
+      "commit", "OUT.json", &a.commit,
+      "if --replay passes, write the receipt with a hash of its activations added, for --audit");
   table.text("challenge", "TEXT", &a.challenge,
-             "selects the rows of --audit; choose it at random after you have the receipt");
-  table.file("opening", "FILE", &a.opening, "the answer of the receipt's maker");
+             "random text that selects what --audit recomputes; choose it after you have received "
+             "the receipt");
+  table.file("opening", "FILE", &a.opening,
+             "data from the maker of the receipt, who wrote it with --make-opening");
   table.file("make-opening", "FILE", &a.make_opening,
-             "answer the challenge, by one prefill, instead of checking");
-  table.integer("audit-rows", "N", &a.audit_rows, 1, 1 << 30, "rows to compute");
-  table.integer("audit-draws", "N", &a.audit_draws, 0, 1 << 30, "tokens to sample again");
-  table.group("How, for --judge");
+             "for the maker of the receipt: write the data that --challenge selects, with one "
+             "prefill, instead of checking");
+  table.integer("audit-rows", "N", &a.audit_rows, 1, 1 << 30,
+                "number of rows to recompute (a row: one activation at one position)");
+  table.integer("audit-draws", "N", &a.audit_draws, 0, 1 << 30, "number of tokens to sample again");
+  table.group("Options for --judge");
   table.text("judge-model", "NAME", &a.judge_model, "the server's name for the model")
-      .shown_default("the first one that it lists");
-  table.text("judge-key", "KEY", &a.judge_key, "sent as `Authorization: Bearer KEY`")
+      .shown_default("the first one that the server lists");
+  table
+      .text("judge-key", "KEY", &a.judge_key,
+            "API key of the server, sent as `Authorization: Bearer KEY`")
       .from_env("LLM_API_KEY");
-  table.group("How, for --receipt-log");
-  table.file("public-key", "PUB.pem", &a.public_key,
-             "each line must be signed by this key (openssl pkey -in KEY.pem -pubout)");
+  table.group("Options for --receipt-log");
+  table.file(
+      "public-key", "PUB.pem", &a.public_key,
+      "require that each line is signed with this key (from openssl pkey -in KEY.pem -pubout)");
   table.text("log-head", "SHA256", &a.log_head,
-             "the log must have the line with this hash, which a report or llmserve showed "
-             "earlier: nothing before it was removed");
-  table.group("How, for --verify");
-  table.flag("verify-quick", &a.verify_quick, "two prompts of the reference instead of all");
+             "require that the log contains the line with this hash, printed earlier by llmcheck "
+             "or llmserve; proves that no line up to it was removed");
+  table.group("Options for --verify");
+  table.flag("verify-quick", &a.verify_quick, "use two prompts of the reference instead of all");
   table.flag("verify-quantized", &a.verify_quantized,
-             "accept a reference made from another quantization of the model; then the gate is a "
-             "tolerance");
-  table.group("How, for --ppl and --kld");
+             "accept a reference made from another quantization of the model; results are then "
+             "compared with a tolerance");
+  table.group("Options for --ppl and --kld");
   table.file("against", "REF.gguf", &a.against,
-             "compare each model with this one, token by token, on the text of --ppl");
-  table.texts("also", "MODEL", &a.also, "another model for the table of --ppl; may be repeated")
+             "with --ppl: also print, for MODEL and each --also, the differences from this model: "
+             "perplexity, paired by tokens, and KL divergence");
+  table.texts("also", "MODEL", &a.also, "with --ppl: another model for the table; may be repeated")
       .file();
   table
       .integer("ppl-window", "N", &a.ppl_window, 0, 1 << 20,
-               "positions of a window; each starts with BOS if the vocabulary needs it")
-      .shown_default("the model's context; 32 with --ppl-sample");
+               "window size in tokens; each window starts with BOS if the model requires it")
+      .shown_default("the context size of the model; 32 with --ppl-sample");
   table
       .integer("ppl-sample", "N", &a.ppl_sample, 0, 1 << 20,
-               "score N windows chosen at random instead of the whole text")
+               "score N random windows instead of the whole text")
       .shown_default("0: the whole text");
-  table.flag("ppl-documents", &a.ppl_documents,
-             "score each document separately, with its end; two empty lines separate documents");
-  table.integer("s,seed", "N", &a.seed, 0, std::int64_t{1} << 53,
-                "seed of the random choice of windows");
-  table.group("How");
+  table.flag(
+      "ppl-documents", &a.ppl_documents,
+      "score each document separately, with EOS after it; two empty lines separate documents");
+  table.integer("s,seed", "N", &a.seed, 0, std::int64_t{1} << 53, "seed for --ppl-sample");
+  table.group("Common options");
   table.choice(
       "compute", "MODE", &a.compute,
       {{"both", CheckCompute::kBoth}, {"int8", CheckCompute::kInt8}, {"f32", CheckCompute::kF32}},
-      "--layer-diff, --stages: activations in int8 with f16 KV, in f32 with f32 KV, or both");
+      "--layer-diff, --stages: run with int8 activations and an f16 KV cache, with f32 for both, "
+      "or both runs");
   table.choice(
       "kv", "TYPE", &a.kv,
-      {{"usual", std::nullopt}, {"f16", KvType::kF16}, {"f32", KvType::kF32}, {"q8", KvType::kQ8}},
-      "keys and values of MODEL in --ppl, --kld and --dump, and of the int8 run of "
-      "--layer-diff and --stages; usual: f16 with int8, f32 with f32");
+      {{"auto", std::nullopt}, {"f16", KvType::kF16}, {"f32", KvType::kF32}, {"q8", KvType::kQ8}},
+      "KV cache type for --ppl, --kld and --dump, and for the int8 run of --layer-diff and "
+      "--stages; auto: f16 with int8 activations, f32 with f32");
   table.file("tol", "FILE", &a.limits,
-             "--layer-diff: limits on the free run as JSON instead of the measured ones");
-  table.text("p,prompt", "TEXT", &a.prompt, "text for --dump and --self");
+             "--layer-diff: JSON file with limits for the run in which errors accumulate over the "
+             "layers, instead of the measured ones");
+  table.text("p,prompt", "TEXT", &a.prompt, "prompt for --dump and --self");
   add_isa_option(table, &a.isa);
-  table.integer("t,threads", "N", &a.threads, 0, 1024, "threads; 0: the CPUs this process may use");
+  table.integer("t,threads", "N", &a.threads, 0, 1024,
+                "number of threads; 0: the number of CPUs this process may use");
   table.file(
       "packed-cache", "DIR", &a.packed_cache,
-      "check the weights that llmrun --packed-cache maps; they are written first if missing");
+      "check the weights that llmrun --packed-cache maps; writes them first if they are missing");
   table.group("Output");
   table
       .texts("report", "FILE", &a.reports,
-             "also write the report; the ending sets the format: .json, .html or .junit.xml")
+             "also write the report to FILE; its extension sets the format: .json, .html or "
+             ".junit.xml")
       .file();
-  table.example("llmcheck model.gguf", "are the fast paths right on this CPU and file?");
+  table.example("llmcheck model.gguf", "check the SIMD code on this CPU and file");
   table.example("llmcheck model.gguf --layer-diff ref.npz --report diff.html",
                 "compare every activation with a reference");
   table.example("llmcheck model.gguf --judge http://localhost:8080",
-                "are another engine's answers right for this file?");
-  table.example("llmcheck --replay receipt.json", "does the model give this output?");
+                "check another engine's server with the same file");
+  table.example("llmcheck --replay receipt.json", "check that the model produces this output");
   table.example("llmcheck --receipt-log DIR --public-key pub.pem --replay DIR",
-                "is the log complete, and does the model give its outputs?");
+                "check that the log is complete and that the model produces its outputs");
   table.example("llmcheck a.gguf --ppl text.txt --also b.gguf --against ref.gguf",
-                "perplexity and divergence of two quantizations");
+                "compare perplexity and KL divergence of two quantizations");
   return table;
 }
 

@@ -13,51 +13,58 @@ Result<OpenGguf> open_gguf(const std::string& path) { return open_gguf_file(path
 namespace {
 
 OptionTable make_table(GgufArguments& arguments) {
-  OptionTable table("llmgguf", "Show, hash, verify and compare GGUF files");
+  OptionTable table("llmgguf", "Show, check, repair, compare and split GGUF files");
   table
       .positional("VERB", &arguments.verb, true,
-                  "show (metadata and tensors), hash (SHA-256 of the file and of its parts; with "
-                  "-o a manifest), verify (everything that can be checked without running the "
-                  "model; with --manifest every byte), doctor (what is wrong with a published "
-                  "file, and how to repair it; exit code 1 if anything is), diff (of two files; "
-                  "exit code 1 if they differ), split (into parts) or merge (parts into one file)")
+                  "show, hash, verify, doctor, diff, split or merge (see the examples)")
       .one_of({"show", "hash", "verify", "doctor", "diff", "split", "merge"});
-  table.positional("FILE", &arguments.file, true, "the GGUF; any part of a split model").file();
+  table.positional("FILE", &arguments.file, true, "GGUF file, or any part of a split model").file();
   table
       .positional("OTHER", &arguments.other_file, false,
-                  "diff: the second GGUF; merge: the file to write; split: the NAME of "
+                  "diff: the second file; merge: the file to write; split: NAME, for parts "
                   "NAME-00001-of-00003.gguf")
       .file();
   table.flag("json", &arguments.json, "print JSON");
-  table.flag("a,all", &arguments.all, "show: print whole arrays and strings");
+  table.flag("a,all", &arguments.all, "show: print complete arrays and strings");
   table.flag("strict", &arguments.strict,
              "verify: trailing bytes and unknown tensors are errors instead of warnings");
   table.flag("vocab-only", &arguments.vocab_only,
-             "verify: check the vocabulary only, for files without tensors");
-  table.file("o,output", "MANIFEST", &arguments.output,
-             "hash: write a manifest of the file, for verify --manifest and llmrun --verify-model");
+             "verify: check only the vocabulary, for files without tensors");
+  table.file(
+      "o,output", "MANIFEST", &arguments.output,
+      "hash: also write a manifest of the file, for verify --manifest and llmrun --verify-model");
   table.file("manifest", "FILE", &arguments.manifest,
-             "verify: compare the file with FILE, which hash -o wrote, and name what differs (exit "
-             "code 8)");
+             "verify: compare every byte with this manifest, written by hash -o, and name what "
+             "differs (exit code 8)");
   table.file("fix", "OUT", &arguments.fix,
-             "doctor: write a copy of FILE to OUT, with everything repaired that metadata alone "
-             "can repair");
+             "doctor: write a copy of FILE to OUT, with all problems fixed that can be fixed in "
+             "the metadata");
   table
       .integer("t,threads", "N", &arguments.threads, 0, 256,
-               "hash, verify --manifest, doctor: threads")
-      .shown_default("CPUs this process may use");
+               "hash, verify --manifest, doctor: number of threads")
+      .shown_default("the number of CPUs this process may use");
   table.integer("parts", "N", &arguments.parts, 0, GgufLimits::kMaxParts,
-                "split: into N parts of about the same size");
+                "split: make N parts of about the same size");
   table.text("max-size", "SIZE", &arguments.max_size,
-             "split: into parts with at most SIZE bytes of tensors (300M, 2G), except for a larger "
-             "tensor");
+             "split: make parts with at most SIZE bytes of tensors (such as 300M or 2G); a larger "
+             "tensor gets a part of its own");
   table.example("llmgguf show model.gguf", "print metadata and tensors");
-  table.example("llmgguf verify model.gguf", "check the file without running it");
-  table.example("llmgguf hash model.gguf -o model.gguf.manifest", "write a manifest");
-  table.example("llmgguf verify model.gguf --manifest model.gguf.manifest",
-                "name every tensor and range of bytes that was changed");
-  table.example("llmgguf doctor model.gguf", "say what is wrong with it");
-  table.example("llmgguf diff a.gguf b.gguf", "say what differs");
+  table.example("llmgguf verify model.gguf",
+                "check everything that can be checked without running the model");
+  table.example("llmgguf hash model.gguf -o model.gguf.manifest",
+                "print the SHA-256 of the file and of its parts, and write a manifest");
+  table.example(
+      "llmgguf verify model.gguf --manifest model.gguf.manifest",
+      "compare every byte with a manifest, and name the tensors and byte ranges that differ");
+  table.example(
+      "llmgguf doctor model.gguf",
+      "find errors in a published file, and how to repair them; exit code 1 if there are any");
+  table.example("llmgguf diff a.gguf b.gguf",
+                "list the differences of two files; exit code 1 if there are any");
+  table.example("llmgguf split model.gguf model --max-size 2G",
+                "write the parts model-00001-of-00003.gguf and so on");
+  table.example("llmgguf merge model-00001-of-00003.gguf whole.gguf",
+                "merge the parts into one file");
   return table;
 }
 

@@ -10,33 +10,39 @@ namespace {
 
 void add_load_options(OptionTable& table, LoadArguments& a) {
   table.group("Load");
-  table.real("rate", "R", &a.rate, 1e-3, 1e6, "requests a second in the long run")
-      .shown_default("--load");
+  table.real("rate", "R", &a.rate, 1e-3, 1e6, "average number of requests per second")
+      .shown_default("set by --load");
   table.real("load", "PERCENT", &a.load, 1, 1000,
-             "rate as a share of the one at which all that are there at once are served");
+             "request rate in percent of the maximum throughput, which is measured with 200 "
+             "simultaneous requests");
   table.choice("arrivals", "KIND", &a.arrivals,
                {{"poisson", Arrivals::kPoisson}, {"burst", Arrivals::kBurst}},
-               "one by one, or --burst at a moment; gaps are exponential");
-  table.integer("burst", "N", &a.burst, 1, 1000000, "requests of a burst");
-  table.integer("requests", "N", &a.requests, 1, kMostRequests, "requests in all");
+               "poisson: single requests; burst: --burst requests at the same time; the intervals "
+               "are exponentially distributed");
+  table.integer("burst", "N", &a.burst, 1, 1000000, "number of requests in a burst");
+  table.integer("requests", "N", &a.requests, 1, kMostRequests, "total number of requests");
   table
       .real("duration", "SECONDS", &a.duration, 1e-3, 86400,
-            "send what arrives in SECONDS, instead of --requests")
-      .shown_default("--requests");
-  table.text("lengths", "CLASSES", &a.lengths,
-             "classes of requests, WEIGHT:PROMPT:OUTPUT with lengths as N or LOWEST-HIGHEST");
-  table.integer("s,seed", "N", &a.seed, 0, INT64_MAX, "seed of arrivals, lengths, prompts, draws");
+            "generate requests for SECONDS, instead of a fixed number")
+      .shown_default("set by --requests");
+  table.text(
+      "lengths", "CLASSES", &a.lengths,
+      "classes of requests, WEIGHT:PROMPT:OUTPUT,...; lengths in tokens, as N or LOWEST-HIGHEST");
+  table.integer("s,seed", "N", &a.seed, 0, INT64_MAX,
+                "seed for arrivals, lengths, prompts and sampling");
   add_sampler_option(table, kSamplerFields[0], a.sampling);
 
   table.group("Scheduler");
   table.integer("parallel", "N", &a.scheduler.parallel, 1, 4096,
-                "most requests that run at once; others wait");
+                "maximum number of requests that run at once; others wait");
   table.integer("chunk", "TOKENS", &a.scheduler.step_tokens, 1, 65536,
-                "most tokens of a step; decoding requests come first, prompts fill the rest");
+                "maximum number of tokens in one pass; requests that generate come first, prompts "
+                "fill the rest");
   table.integer("kv-pages", "N", &a.scheduler.kv_pages, 0, 1 << 24,
-                "pages of 256 positions that all requests share; 0: enough for all that run");
+                "number of KV cache pages (256 positions each) for all requests; 0: enough for "
+                "--parallel requests");
   table.integer("queue", "N", &a.scheduler.queue, 1, 1000000,
-                "most requests that wait; more are refused");
+                "maximum number of waiting requests; more are refused");
 }
 
 void add_run_options(OptionTable& table, LoadArguments& a) {
@@ -44,22 +50,24 @@ void add_run_options(OptionTable& table, LoadArguments& a) {
   table.choice(
       "mode", "MODE", &a.mode,
       {{"real", LoadMode::kReal}, {"simulate", LoadMode::kSimulate}, {"both", LoadMode::kBoth}},
-      "run the model, or only count time by step costs, or compare the two");
+      "run the model, simulate it with a cost model, or do both and compare");
   table
       .integer("rounds", "N", &a.rounds, 1, 1000,
-               "training loads and real runs, in turn; figures are medians over the rounds")
+               "number of rounds, each a run to fit the cost model and a run to compare with; "
+               "results are medians")
       .shown_default("5; 1 with --mode real");
   table.integer("training", "N", &a.training, 10, kMostRequests,
-                "requests of a training load, which has other seeds than what is compared");
+                "requests in each run that fits the cost model; it has other seeds than the runs "
+                "that are compared");
   table.real("agree", "PERCENT", &a.agree, 0, 1000,
-             "most by which a simulated figure may differ from the real one");
+             "maximum difference between simulated and measured results");
   table.flag("check", &a.check,
-             "make every text again, alone: tokens and logits must be the same bits");
+             "repeat every request alone; tokens and logits must be bit-identical");
   table.flag("json", &a.json, "print JSON");
 
   table.group("Engine");
-  table.integer("t,threads", "N", &a.threads, 0, 1024, "threads; 0 for all")
-      .shown_default("CPUs this process may use");
+  table.integer("t,threads", "N", &a.threads, 0, 1024, "number of threads; 0: all CPUs")
+      .shown_default("the number of CPUs this process may use");
   add_compute_options(table, &a.isa, &a.kv, &a.compute);
 }
 
@@ -67,17 +75,18 @@ void add_run_options(OptionTable& table, LoadArguments& a) {
 
 OptionTable make_load_table(LoadArguments& a) {
   OptionTable table("llmload",
-                    "Send many requests at a model, or simulate it, and show how long they wait");
+                    "Run or simulate many requests to a model, and report their latencies");
   table.positional("MODEL", &a.model, true, "GGUF file").file();
+  table.group("Model");
   add_hub_option(table, &a.hub_model);
   add_load_options(table, a);
   add_run_options(table, a);
   table.example("llmload model.gguf --requests 200",
-                "half load, run and simulated, and whether both agree");
+                "run and simulate 200 requests at 50 % load, and compare");
   table.example("llmload model.gguf --arrivals burst --rate 20 --mode simulate",
-                "what bursts of 8 would meet");
+                "simulate the latencies with bursts of 8 requests");
   table.example("llmload model.gguf --kv-pages 8 --mode real --check",
-                "run short of pages; every text must still be the one made alone");
+                "run with too few KV cache pages for all requests; the outputs must not change");
   return table;
 }
 

@@ -44,25 +44,27 @@ std::string recipe_names() { return fmt::format("{}", fmt::join(recipe_words(), 
 
 OptionTable make_table(Arguments& arguments) {
   OptionTable table("llmquant", "Quantize the weights of a GGUF model");
-  table.positional("IN", &arguments.in, true, "the model, best in F32, F16 or BF16").file();
-  table.positional("OUT", &arguments.out, true, "the result; it appears complete or not at all")
-      .file();
+  table.positional("IN", &arguments.in, true, "input model, preferably in F32, F16 or BF16").file();
+  table.positional("OUT", &arguments.out, true, "output file, written atomically").file();
   table.positional("TYPE", &arguments.type, true, "one of " + recipe_names())
       .one_of(recipe_words());
   table.positional("THREADS", &arguments.threads, false,
-                   "number of threads; default: the CPUs this process may use");
-  table.flag("pure", &arguments.plan.pure, "give every matrix the same type");
+                   "number of threads; default: the number of CPUs this process may use");
+  table.flag("pure", &arguments.plan.pure, "use the same type for all matrices");
   table.texts("tensor-type", "REGEX=TYPE", &arguments.plan.tensor_types,
-              "type for the matrices whose names match; the first match counts; may be repeated");
+              "type for the matrices whose names contain a match of REGEX; may be repeated, the "
+              "first that matches is used");
   table.flag("allow-requantize", &arguments.plan.allow_requantize,
-             "also convert from quantized types, which adds their loss");
+             "also accept quantized matrices as input; their errors add to the new ones");
   table.flag("in-place", &arguments.in_place,
-             "let OUT be IN: the result replaces it when it is complete");
-  table.flag("dry-run", &arguments.dry_run, "print types and sizes, write nothing");
-  table.example("llmquant model-f16.gguf model-q4_k_m.gguf Q4_K_M", "quantize with the usual mix");
-  table.example("llmquant model-f16.gguf /dev/null Q6_K --dry-run", "see types and size first");
-  table.example("llmquant m.gguf out.gguf Q4_K_M --tensor-type 'output=Q8_0'",
-                "keep one matrix in a larger type");
+             "allow OUT to be the same file as IN; it is replaced when the result is complete");
+  table.flag("dry-run", &arguments.dry_run, "print types and sizes, and write nothing");
+  table.example("llmquant model-f16.gguf model-q4_k_m.gguf Q4_K_M",
+                "quantize with the standard mix of types");
+  table.example("llmquant model-f16.gguf /dev/null Q6_K --dry-run",
+                "print types and sizes without writing a file");
+  table.example("llmquant m.gguf out.gguf Q4_K_M --tensor-type '^output\\.=Q8_0'",
+                "use Q8_0 for output.weight");
   return table;
 }
 

@@ -19,41 +19,44 @@ void add_prompt_options(OptionTable& table, RunArguments& a) {
   table.group("Model and prompt");
   table
       .file("m,model", "FILE", &a.model,
-            "model, instead of the first argument; or a directory with one GGUF in it")
+            "instead of MODEL: GGUF file, or a directory with exactly one")
       .in_place_of("MODEL")
-      .shown_default("LLM_MODEL of the environment, else the model that comes with the program");
+      .shown_default("environment variable LLM_MODEL, else the bundled model");
   add_hub_option(table, &a.hub_model);
-  table.text("p,prompt", "TEXT", &a.prompt, "prompt; - reads standard input");
+  table.text("p,prompt", "TEXT", &a.prompt, "prompt; -: read standard input");
   table.file("f,file", "FILE", &a.prompt_file,
              "read the prompt from a file; one newline at its end is removed");
-  table.flag("e,escape", &a.escapes, "replace \\n, \\t, \\xHH and so on in the prompt and in -r");
-  table.flag("parse-special", &a.parse_special,
-             "let the prompt contain special tokens such as </s>");
+  table.flag("e,escape", &a.escapes,
+             "interpret the escapes \\n, \\t, \\xHH and so on in the prompt and in -r");
+  table.flag("parse-special", &a.parse_special, "parse special tokens such as </s> in the prompt");
 
   table.group("Chat");
   table.flag("i,interactive,conversation,cnv", &a.interactive,
-             "chat: read messages line by line; /help lists the commands. The default on a "
-             "terminal without a prompt, if the file has a chat template");
-  table.flag("chat", &a.chat,
-             "the prompt is a message: format it by the file's chat template and print the answer");
+             "chat: read messages line by line; /help lists the commands. Default on a terminal if "
+             "no prompt is given and the file has a chat template");
+  table.flag(
+      "chat", &a.chat,
+      "treat the prompt as a chat message: format it with the chat template and print the reply");
   table.text("system,system-prompt,sys", "TEXT", &a.system, "system message; \"\" is an empty one")
       .shown_default("the template's, if it has one");
   add_chat_options(table, &a.chat_options,
                    fmt::format("{}", fmt::join(ChatStyle::built_in(), ", ")),
-                   "; with -p and no -i as --chat");
-  table.file("session", "FILE", &a.session, "continue the conversation in FILE, and save it there");
-  table.flag("no-history", &a.no_history, "keep no history of typed lines");
+                   "; with -p and without -i, implies --chat");
+  table.file("session", "FILE", &a.session,
+             "continue the conversation that is saved in FILE, and save it there");
+  table.flag("no-history", &a.no_history, "do not save a history of typed lines");
 }
 
 void add_generation_options(OptionTable& table, RunArguments& a) {
   table.group("Generation");
   table.integer("n,n-predict,predict", "N", &a.max_tokens, -1, INT32_MAX,
-                "most tokens to generate; -1: until the model ends or the context is full");
-  table.texts("r,reverse-prompt,stop", "TEXT", &a.stop, "stop before TEXT; may be repeated");
-  table.flag("ignore-eos", &a.ignore_eos, "never sample the tokens that end the output");
+                "maximum number of tokens to generate; -1: until an end token or a full context");
+  table.texts("r,reverse-prompt,stop", "TEXT", &a.stop,
+              "stop string: end the output before TEXT; may be repeated");
+  table.flag("ignore-eos", &a.ignore_eos, "never sample end tokens");
   table.flag("context-shift", &a.context_shift,
-             "when the context is full, drop the older half and recompute the rest; a longer "
-             "prompt is truncated at its front");
+             "when the context is full, drop the older half of the tokens and recompute the rest; "
+             "if the prompt does not fit, drop its oldest tokens");
 
   table.group("Sampling");
   table.integer("s,seed", "N", &a.seed, -1, INT64_MAX, kSeedText).shown_default("random");
@@ -61,14 +64,17 @@ void add_generation_options(OptionTable& table, RunArguments& a) {
 }
 
 void add_grammar_options(OptionTable& table, RunArguments& a) {
-  table.group("Structure");
+  table.group("Structured output");
   table.flag("json-object", &a.json_object, "output a JSON object");
   table.text("j,json-schema", "TEXT", &a.json_schema,
-             "output a JSON document of this schema, on one line");
-  table.file("jf,json-schema-file", "FILE", &a.json_schema_file, "the same, the schema in a file");
-  table.text("grammar", "TEXT", &a.grammar, "output what the rule root of this grammar permits");
-  table.file("grammar-file", "FILE", &a.grammar_file, "the same, the grammar in a file");
-  table.text("regex", "TEXT", &a.regex, "output what this regular expression matches");
+             "output JSON that matches this schema, on one line");
+  table.file("jf,json-schema-file", "FILE", &a.json_schema_file,
+             "the same, with the schema in a file");
+  table.text("grammar", "TEXT", &a.grammar,
+             "constrain the output to this GBNF grammar (start rule: root)");
+  table.file("grammar-file", "FILE", &a.grammar_file, "the same, with the grammar in a file");
+  table.text("regex", "TEXT", &a.regex,
+             "output text that matches this regular expression as a whole");
 }
 
 /// What the text must be, and the option that says it.
@@ -101,68 +107,69 @@ Status read_grammar(RunArguments& a, const OptionTable& table) {
 
 void add_engine_options(OptionTable& table, RunArguments& a) {
   table.group("Engine");
-  table.integer("c,ctx-size", "N", &a.context, 0, INT32_MAX, "positions of context")
-      .shown_default("the model's");
-  table.integer("b,batch-size", "N", &a.batch, 1, 65536, "prompt tokens evaluated at once");
-  table.integer("t,threads", "N", &a.threads, 0, 256, "threads")
-      .shown_default("CPUs this process may use");
+  table.integer("c,ctx-size", "N", &a.context, 0, INT32_MAX, "context size in tokens")
+      .shown_default("from the model file");
+  table.integer("b,batch-size", "N", &a.batch, 1, 65536, "prompt tokens evaluated in one pass");
+  table.integer("t,threads", "N", &a.threads, 0, 256, "number of threads")
+      .shown_default("the number of CPUs this process may use");
   add_compute_options(table, &a.isa, &a.kv, &a.compute);
-  table.choice(
-      "speculate", "KIND", &a.speculate,
-      {{"auto", SpeculateKind::kAuto},
-       {"off", SpeculateKind::kOff},
-       {"ngram", SpeculateKind::kNgram},
-       {"mtp", SpeculateKind::kMtp}},
-      "guess tokens and check several in one pass: from the text so far (ngram), by the model's "
-      "own "
-      "block for further tokens (mtp), by that where it has one (auto); never changes a result");
+  table.choice("speculate", "KIND", &a.speculate,
+               {{"auto", SpeculateKind::kAuto},
+                {"off", SpeculateKind::kOff},
+                {"ngram", SpeculateKind::kNgram},
+                {"mtp", SpeculateKind::kMtp}},
+               "how speculative decoding proposes tokens: ngram, from n-grams of the text so far; "
+               "mtp, by the model's own block for multi-token prediction; auto, mtp where the model "
+               "has such a block; never changes a result");
   table.file("draft,model-draft,md", "FILE", &a.draft,
-             "guess them with this smaller model of the same vocabulary; never changes a result");
+             "speculative decoding with this draft model, which must have the same vocabulary; "
+             "never changes a result");
   table
       .integer("speculate-length,draft-max", "N", &a.speculate_length, 0,
-               static_cast<std::int64_t>(SpeculationPolicy::kMost), "tokens to guess each time")
-      .shown_default("as many as are worth it");
+               static_cast<std::int64_t>(SpeculationPolicy::kMost),
+               "speculative decoding: tokens to propose in each pass")
+      .shown_default("chosen automatically");
   table.flag("no-cache", &a.no_cache,
-             "recompute every position for each token (slow, same output)");
+             "use no KV cache: recompute all positions for each token (slow, same output)");
   table
-      .file(
-          "cache-dir", "DIR", &a.cache_dir,
-          "keep the KV cache in DIR, and reuse what DIR has of a prompt's beginning; any number of "
-          "processes may share it")
-      .shown_default("none; with --session its file's name with .kv");
+      .file("cache-dir", "DIR", &a.cache_dir,
+            "keep the KV cache on disk in DIR, and reuse the cached beginning of a prompt; "
+            "processes may share DIR")
+      .shown_default("none; FILE.kv with --session FILE");
   table.integer("cache-size", "GIB", &a.cache_size, 1, 1 << 20,
-                "most that --cache-dir holds; the least recently used is deleted first");
+                "size limit of --cache-dir; the least recently used entries are deleted");
   table.file("packed-cache", "DIR", &a.packed_cache,
-             "keep the packed weights in DIR and map them from there: a later start is faster, and "
-             "processes share them");
-  table.flag("strict", &a.strict, "refuse a model file that gives a warning");
+             "store the packed weights in DIR and map them from there: later starts are faster, "
+             "and processes share the memory");
+  table.flag("strict", &a.strict, "treat warnings about the model file as errors");
   table
       .optional_text("verify-model", "MANIFEST", &a.manifest,
-                     "use the model only if it matches a manifest of llmgguf hash -o")
+                     "use the model only if it matches this manifest, written by llmgguf hash -o")
       .file()
-      .shown_default("the model's path and .manifest");
+      .shown_default("MODEL.manifest");
 }
 
 void add_output_options(OptionTable& table, RunArguments& a) {
   table.group("Output");
   table.flag("echo", &a.echo, "print the prompt before the output");
   table.flag("json", &a.json,
-             "print one JSON object at the end; in a chat, read and write one per line");
-  table.flag("jsonl", &a.jsonl, "print a JSON object per token, then that of --json");
+             "print one JSON object at the end; with -i, read and write one per line");
+  table.flag("jsonl", &a.jsonl, "print one JSON object per token, then the one of --json");
   table
-      .integer("logprobs", "N", &a.logprobs, 0, 1000,
-               "with JSON: log probability of each token and of the N most likely")
+      .integer(
+          "logprobs", "N", &a.logprobs, 0, 1000,
+          "with --json or --jsonl: log probability of each token and of the N most likely ones")
       .shown_default("none");
-  table.flag(
-      "profile", &a.profile,
-      "print the time of each op on standard error; llmbench also shows the machine's limits");
-  table.flag("logits-hash", &a.logits_hash, "print the SHA-256 of all logits on standard error");
+  table.flag("profile", &a.profile,
+             "print the time of each operation on stderr; llmbench --profile also gives the share "
+             "of the machine's limits");
+  table.flag("logits-hash", &a.logits_hash, "print the SHA-256 of all logits on stderr");
   table.file("receipt", "FILE", &a.receipt,
-             "write model hash, options, tokens and logits hash as JSON");
-  table.flag(
-      "receipt-rows", &a.receipt_rows,
-      "the receipt also has a hash of every activation, for llmcheck --audit; takes one more "
-      "prefill");
+             "write a receipt: model hash, options, tokens and logits hash, as JSON; llmcheck "
+             "--replay checks it");
+  table.flag("receipt-rows", &a.receipt_rows,
+             "add one hash over all activations to the receipt, for llmcheck --audit; costs one "
+             "more prefill");
   table.file("dump-layers", "FILE", &a.dump_layers,
              "write the activations of every layer as NPZ, for llmcheck --layer-diff");
 }
@@ -273,10 +280,10 @@ std::string unescape(std::string_view text) {
 }
 
 OptionTable make_run_table(RunArguments& arguments) {
-  OptionTable table("llmrun", "Generate text with a Llama model in a GGUF file");
+  OptionTable table("llmrun", "Generate text with a GGUF model");
   table.positional("MODEL", &arguments.model, false, "GGUF file (or -m FILE, -hf REPO)").file();
   table.positional("PROMPT", &arguments.prompt_positional, false,
-                   "prompt, - for standard input (or -p TEXT, -f FILE)");
+                   "prompt; -: read standard input (or -p TEXT, -f FILE)");
   table.positional("-", &arguments.stdin_positional, false,
                    "after a prompt: append standard input to it");
   add_prompt_options(table, arguments);
@@ -285,14 +292,14 @@ OptionTable make_run_table(RunArguments& arguments) {
   add_engine_options(table, arguments);
   add_output_options(table, arguments);
   table.example("llmrun model.gguf", "chat on a terminal, if the model has a chat template");
-  table.example("llmrun model.gguf --chat -p \"Why is the sky blue?\"", "one question, its answer");
+  table.example("llmrun model.gguf --chat -p \"Why is the sky blue?\"", "answer one question");
   table.example("llmrun model.gguf -p \"Once upon a time\" -n 64", "continue a text");
   table.example("llmrun model.gguf -i --system \"You are terse.\"", "chat with a system message");
-  table.example("llmrun model.gguf -f prompt.txt --temp 0 --json",
-                "the most likely output, as JSON");
+  table.example("llmrun model.gguf -f prompt.txt --temp 0 --json", "greedy output, as JSON");
   table.example("llmrun model.gguf --chat -p \"Name a town.\" --regex '[A-Z][a-z]{2,12}'",
-                "an answer that matches an expression");
-  table.example("llmrun model.gguf -p Hi -n 8 --logits-hash", "print the proof of equal bits");
+                "answer with a text that matches a regular expression");
+  table.example("llmrun model.gguf -p Hi -n 8 --logits-hash",
+                "print the hash of all logits, to compare runs");
   return table;
 }
 

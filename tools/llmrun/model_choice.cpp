@@ -104,7 +104,7 @@ Result<std::string> default_model() {
     std::error_code ignored;
     if (bin.empty() || !fs::is_regular_file(model, ignored)) continue;
     const std::string path = model.lexically_normal().string();
-    spdlog::warn("no model is named: this is the small one that comes with the program, {}", path);
+    spdlog::warn("no model is given; using the bundled one, {}", path);
     return path;
   }
   return usage_error("MODEL", "found nothing, need a GGUF file", "llmrun --help shows the usage");

@@ -23,14 +23,16 @@ struct Arguments {
 };
 
 OptionTable make_table(Arguments& arguments) {
-  OptionTable table("llmsynth", "Write a GGUF of a known shape with seeded random weights");
-  table.positional("OUT", &arguments.out, true, "the GGUF to write");
-  table.text("shape", "NAME", &arguments.shape, "one of " + synthetic_shape_names());
-  table.text("type", "TYPE", &arguments.type, "weights as llmquant names them");
+  OptionTable table("llmsynth",
+                    "Write a GGUF model with given dimensions and random weights (fixed seed)");
+  table.positional("OUT", &arguments.out, true, "GGUF file to write");
+  table.text("shape", "NAME", &arguments.shape,
+             "dimensions of the model: one of " + synthetic_shape_names());
+  table.text("type", "TYPE", &arguments.type, "weight type: a TYPE of llmquant");
   table.integer("s,seed", "N", &arguments.seed, 0, INT64_MAX, "seed of the weights");
-  table.integer("t,threads", "N", &arguments.threads, 0, 1024, "threads; 0: all CPUs");
+  table.integer("t,threads", "N", &arguments.threads, 0, 1024, "number of threads; 0: all CPUs");
   table.example("llmsynth --shape tinyllama --type Q4_K_M model.gguf",
-                "a model of TinyLlama's shape, to measure speed with");
+                "make a model with the dimensions of TinyLlama, to measure speed");
   return table;
 }
 

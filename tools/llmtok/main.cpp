@@ -42,30 +42,33 @@ struct Arguments {
 };
 
 OptionTable make_table(Arguments& arguments) {
-  OptionTable table("llmtok", "Show how a GGUF's tokenizer encodes text, and decode ids");
+  OptionTable table("llmtok", "Encode text with the tokenizer of a GGUF file, and decode ids");
   table.positional("MODEL", &arguments.model, false, "GGUF file; one without tensors is enough")
       .file();
+  table.group("Model");
   table.file("m,model", "FILE", &arguments.model, "the same as MODEL").in_place_of("MODEL");
   add_hub_option(table, &arguments.hub_model);
   table.group("Input (one of)");
   table.text("p,prompt", "TEXT", &arguments.prompt, "text to encode; with --decode: ids");
-  table.file("f,file", "FILE", &arguments.file, "read it from a file");
-  table.flag("stdin", &arguments.from_stdin, "read it from standard input");
+  table.file("f,file", "FILE", &arguments.file,
+             "read the text (with --decode: the ids) from a file");
+  table.flag("stdin", &arguments.from_stdin,
+             "read the text (with --decode: the ids) from standard input");
   table.file("check", "REF.jsonl", &arguments.check,
              "compare with reference lines {\"text\", \"ids\"}; exit code 1 on a difference");
   table.flag("special", &arguments.special,
-             "list the special tokens: BOS, fill-in-the-middle, end tokens");
+             "list the special tokens: BOS, fill-in-the-middle tokens, end tokens");
   table.group("Encoding");
   table.flag("no-bos", &arguments.no_bos, "do not add the BOS token");
   table.flag("no-space-prefix", &arguments.no_space_prefix,
-             "do not put the vocabulary's dummy space before the text");
+             "do not add a space before the text, even if the model requires it");
   table.flag("parse-special", &arguments.parse_special,
-             "read the spelling of control tokens, as </s>, as the tokens themselves");
+             "parse special tokens such as </s> in the text");
   table.group("Output");
-  table.flag("ids", &arguments.ids, "print the ids only, on one line");
-  table.flag("decode", &arguments.decode, "turn ids into text instead");
+  table.flag("ids", &arguments.ids, "print only the ids, on one line");
+  table.flag("decode", &arguments.decode, "decode: turn ids into text");
   table.flag("json", &arguments.json, "print one JSON object");
-  table.example("llmtok model.gguf -p \"Hello world\"", "show the tokens of a text");
+  table.example("llmtok model.gguf -p \"Hello world\"", "print the tokens of a text");
   table.example("llmtok model.gguf -p \"1 15043\" --decode", "turn ids into text");
   return table;
 }
