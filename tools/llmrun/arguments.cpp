@@ -113,14 +113,15 @@ void add_engine_options(OptionTable& table, RunArguments& a) {
   table.integer("t,threads", "N", &a.threads, 0, 256, "number of threads")
       .shown_default("the number of CPUs this process may use");
   add_compute_options(table, &a.isa, &a.kv, &a.compute);
-  table.choice("speculate", "KIND", &a.speculate,
-               {{"auto", SpeculateKind::kAuto},
-                {"off", SpeculateKind::kOff},
-                {"ngram", SpeculateKind::kNgram},
-                {"mtp", SpeculateKind::kMtp}},
-               "how speculative decoding proposes tokens: ngram, from n-grams of the text so far; "
-               "mtp, by the model's own block for multi-token prediction; auto, mtp where the model "
-               "has such a block; never changes a result");
+  table.choice(
+      "speculate", "KIND", &a.speculate,
+      {{"auto", SpeculateKind::kAuto},
+       {"off", SpeculateKind::kOff},
+       {"ngram", SpeculateKind::kNgram},
+       {"mtp", SpeculateKind::kMtp}},
+      "how speculative decoding proposes tokens: ngram, from n-grams of the text so far; "
+      "mtp, by the model's own block for multi-token prediction; auto, mtp where the model "
+      "has such a block; never changes a result");
   table.file("draft,model-draft,md", "FILE", &a.draft,
              "speculative decoding with this draft model, which must have the same vocabulary; "
              "never changes a result");
