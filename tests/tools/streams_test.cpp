@@ -118,7 +118,8 @@ TEST_CASE("options of llama.cpp get a sentence", "[tools][streams]") {
   }
   CHECK_THAT(tools.shell("llmrun tiny.gguf -st -p a").err, Contains("--chat with -p asks"));
   for (const std::string command :
-       {"llmgguf show tiny.gguf", "llmtok tiny.gguf -p a", "llmquant tiny.gguf out.gguf F32"}) {
+       {"llmgguf show tiny.gguf", "llmtok tiny.gguf -p a",
+        "llmquant tiny.gguf /dev/null F32 --dry-run --allow-requantize"}) {
     const Finished run = tools.shell(command + " -ngl 99 -fa --no-mmap");
     run.must_end(0);
     for (const std::string option : {"-ngl", "-fa", "--no-mmap"})

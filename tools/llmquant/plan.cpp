@@ -74,7 +74,7 @@ Error requantize_error(const GgufTensor& tensor, WeightType target) {
                .message = fmt::format("found {}, need F32, F16 or BF16 to make {}",
                                       block_traits(tensor.type).name, block_traits(target).name),
                .hint =
-                   "start from the unquantized model, or accept a double loss with "
+                   "start from the unquantized model, or accept larger errors with "
                    "--allow-requantize"};
 }
 

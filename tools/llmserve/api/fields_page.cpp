@@ -25,6 +25,7 @@ constexpr std::string_view kHead =
     "  and the log once.\n"
     "- *as* another field: a second name for it. Requests may give both if they are equal.\n"
     "- *only* some values: these have no effect. Other values are refused, 400.\n"
+    "- A capital letter (N, P, X, ...) in a description is the field's value.\n"
     "- Case and `_` in names do not matter: `maxTokens` is `max_tokens`.\n"
     "- A field that is not listed has no effect either, and `{0}` names it. It is refused if it "
     "may\n"
