@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "validate/gguf_lint/patient.h"
+#include "validate/gguf_lint/lint_context.h"
 
 namespace llm {
 

@@ -1,4 +1,4 @@
-#include "validate/gguf_lint/patient.h"
+#include "validate/gguf_lint/lint_context.h"
 
 #include <fmt/core.h>
 
