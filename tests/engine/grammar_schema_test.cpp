@@ -187,6 +187,8 @@ TEST_CASE("one-sided and exclusive bounds, and multiples", "[grammar]") {
               {"-1"});
   check_takes(of_schema(R"({"type": "number", "minimum": 1e-9, "maximum": 2e-9})"), {"0.000000001"},
               {"0.000000003"});
+  check_takes(of_schema(R"({"type": "integer", "minimum": 1})"), {"1", std::string(18, '9')},
+              {"0", std::string(19, '9')});
   check_takes(of_schema(R"({"type": "integer", "multipleOf": 7, "minimum": 15})"), {"21"},
               {"14", "22"});
 }

@@ -168,6 +168,7 @@ TEST_CASE("grammars in EBNF and regular expressions", "[grammar]") {
            {"xy", "xya]", "xy\n"},
            {"1y", "é-", "xyd"}},
           {GrammarKind::kRegex, ".\\S\\W", {"é+ ", "aa-"}, {"\n+-", "a -", "aaa"}},
+          {GrammarKind::kRegex, "\\w+", {"aZ_09"}, {"a-", "é", ""}},
       }));
   CAPTURE(text);
   check_takes(compile(kind, text), valid, other);
