@@ -218,6 +218,27 @@ TEST_CASE("choices of a long prompt share its pages, as the server is by default
   REQUIRE(server.metric("evaluated_tokens_total") == 1700 + 1700 - 6 * 256 + 2 * 7);
 }
 
+TEST_CASE("usage tells which tokens of the prompt were stored already", "[llmserve]") {
+  Server server = serve_fable({"--chat-template", "zephyr", "-c", "1024"});
+  std::vector<int> prompt(600, 300);
+  const auto cached = [&] {
+    return server.complete({{"prompt", prompt}, {"max_tokens", 2}})
+        .at("/usage/prompt_tokens_details/cached_tokens");
+  };
+  CHECK(cached() == 0);
+  CHECK(cached() == 599);  // all but the last token, whose logits are drawn from
+  prompt[300] = 301;
+  CHECK(cached() == 300);
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "A dog ran. ";
+  const auto usage = [&] {
+    return server.post("/v1/messages", {{"messages", question(text)}, {"max_tokens", 2}})
+        .at("/usage");
+  };
+  const int all = must_match(usage(), "{'cache_read_input_tokens': 0}"_j)["input_tokens"];
+  must_match(usage(), {{"input_tokens", 1}, {"cache_read_input_tokens", all - 1}});
+}
+
 TEST_CASE("llmcheck --replay accepts the receipt of every choice", "[llmserve]") {
   Server server = serve_fable({"--chat-template", "zephyr"});
   const Json ids = server.tokens({{"prompt", "The dog"}});
