@@ -480,7 +480,8 @@ TEST_CASE("the page whose tokens cost least is evicted first; what was lent come
   std::vector<KvPool::Page> pages;
   for (const std::size_t worth : {300, 10, 300}) {
     KvPool::Page page = *pool->acquire();
-    pool->publish(root, 0, text(20, static_cast<TokenId>(100 * pages.size())), page, worth);
+    pool->publish(root, 0, text(20, static_cast<TokenId>(100 * pages.size())), page);
+    pool->set_worth(page, worth);
     pages.push_back(page);
   }
   for (const KvPool::Page page : pages) pool->release(page);
