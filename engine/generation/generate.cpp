@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
 
 #include "engine/generation/generation_state.h"
@@ -32,14 +31,15 @@ std::string_view stop_reason_name(StopReason reason) {
 std::vector<std::size_t> checkpoints_of(std::span<const std::size_t> message_ends,
                                         std::size_t n_prompt) {
   constexpr std::size_t kLeastApart = 64;  // what is between is computed again soon enough
-  std::vector<std::size_t> positions = {n_prompt - std::min<std::size_t>(n_prompt, 1)};
-  std::size_t next = SIZE_MAX;
-  for (const std::size_t end : message_ends | std::views::reverse) {
-    if (end >= positions[0] || next - end < kLeastApart) continue;
-    positions.push_back(end);
-    next = end;
+  const std::size_t last = n_prompt - std::min<std::size_t>(n_prompt, 1);
+  const auto ends = message_ends.first(static_cast<std::size_t>(
+      std::ranges::lower_bound(message_ends, last) - message_ends.begin()));
+  std::vector<std::size_t> positions;
+  for (const std::size_t end : ends) {
+    const std::size_t before = positions.empty() ? 0 : positions.back();
+    if (end == ends.back() || end - before >= kLeastApart) positions.push_back(end);
   }
-  std::ranges::reverse(positions);
+  positions.push_back(last);
   return positions;
 }
 

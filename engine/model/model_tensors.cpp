@@ -133,7 +133,7 @@ bool is_of_model(const HyperParameters& config, std::string_view name) {
   return *block >= config.first_block && *block < config.first_block + config.n_layers;
 }
 
-/// Refuses or warns of tensors that are not in `used`.
+/// Refuses or warns of tensors that are not in `used`: of a layer they would change the result.
 Status check_rest(const GgufFile& gguf, const HyperParameters& config,
                   std::vector<std::string> used, bool strict, std::vector<std::string>& warnings) {
   std::ranges::sort(used);
@@ -146,6 +146,10 @@ Status check_rest(const GgufFile& gguf, const HyperParameters& config,
       if (tensor.name.find(part) == std::string_view::npos) continue;
       return refusal(tensor, part, *config.architecture);
     }
+    if (layer_of_tensor(tensor.name))
+      return refusal(tensor, tensor.name.substr(tensor.name.find('.', 4) + 1),
+                     *config.architecture);
+    if (is_of_other_input(tensor.name)) continue;
     if (strict) {
       return error_of(ErrorCode::kMalformed, tensor.name, tensor,
                       "found an unknown tensor, need none (strict)");

@@ -35,9 +35,9 @@ struct ModelTensors : ModelParts<TensorView, TensorView> {
 };
 
 /// Finds the tensors of kTensorRoles in `gguf` and checks shapes and types against `config`.
-/// Tensors that would change the result but are not computed here (experts, biases where the
-/// architecture has none, ...) are refused; others are counted in a warning, or refused when
-/// `strict`.
+/// Tensors that would change the result but are not computed here are refused: all of a layer, and
+/// some outside (experts, biases where the architecture has none, ...). Those of images and sounds
+/// are left alone; others are counted in a warning, or refused when `strict`.
 /// Errors: kMalformed for absent or misshapen tensors, kUnsupported for types and refused tensors.
 Result<ModelTensors> bind_tensors(const GgufFile& gguf, const HyperParameters& config, bool strict,
                                   std::vector<std::string>& warnings);

@@ -18,6 +18,11 @@ inline std::string tensor_name(std::string_view role, int layer) {
   return layer == kOutsideLayers ? std::string(role) : fmt::format("blk.{}.{}", layer, role);
 }
 
+/// Whether a tensor is of a model of images or sounds, which no answer to a text depends on.
+inline bool is_of_other_input(std::string_view name) {
+  return name.starts_with("v.") || name.starts_with("a.") || name.starts_with("mm.");
+}
+
 /// The number N of "blk.N.", when the name begins so.
 inline std::optional<std::uint64_t> layer_of_tensor(std::string_view name) {
   constexpr std::string_view kPrefix = "blk.";

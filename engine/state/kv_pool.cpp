@@ -146,7 +146,7 @@ void KvPool::give_up(Page page) {
 }
 
 void KvPool::publish(const Prefix& parent, std::size_t group, std::span<const TokenId> tokens,
-                     Page& page, std::size_t worth) {
+                     Page& page) {
   LLM_CHECK(!tokens.empty() && tokens.size() <= kPagePositions);
   const Sought sought{parent, group, tokens};
   const bool is_state = groups_.is_state(group);
@@ -169,7 +169,7 @@ void KvPool::publish(const Prefix& parent, std::size_t group, std::span<const To
   const auto entry =
       published_.emplace(Key{parent, group, std::vector(tokens.begin(), tokens.end())}, page);
   states_[page].entry = entry.first;
-  states_[page].worth = std::max<std::size_t>(worth, 1);
+  states_[page].worth = kPagePositions;
 }
 
 KvPool::Match KvPool::find(const Prefix& parent, std::size_t group,

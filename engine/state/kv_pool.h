@@ -112,11 +112,15 @@ class KvPool {
   /// which ends where a page does; of a group of states: their state behind the last of them. Where
   /// a whole page of them is published, the caller's hold moves to that one; where a shorter one of
   /// keys and values is, `page` takes its place.
-  /// @param worth  tokens that are computed again where the page is evicted
   /// @pre 0 < tokens.size() <= kPagePositions; what `page` is published for, if it is, begins
   /// `tokens`
-  void publish(const Prefix& parent, std::size_t group, std::span<const TokenId> tokens, Page& page,
-               std::size_t worth = kPagePositions);
+  void publish(const Prefix& parent, std::size_t group, std::span<const TokenId> tokens,
+               Page& page);
+  /// How many tokens are computed again where a published page is evicted; kPagePositions until it
+  /// is told.
+  void set_worth(Page page, std::size_t n_tokens) {
+    states_[page].worth = std::max<std::size_t>(n_tokens, 1);
+  }
   /// The page that holds the most leading ones of `tokens` after `parent`; of a group of states the
   /// state behind the most of them. Valid until the next acquire().
   Match find(const Prefix& parent, std::size_t group, std::span<const TokenId> tokens) const;

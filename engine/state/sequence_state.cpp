@@ -379,8 +379,8 @@ void SequenceState::publish_states(std::span<const TokenId> tokens,
   const std::size_t last = (tokens.size() - 1) / kPage;
   for (std::size_t group = 0; group < tables_.size(); ++group) {
     if (!is_state(group)) continue;
-    pool_->publish(prefix_before(last), group, page_of(tokens, last), pages[group],
-                   tokens.size() - std::min(found_at_, tokens.size()));
+    pool_->publish(prefix_before(last), group, page_of(tokens, last), pages[group]);
+    pool_->set_worth(pages[group], tokens.size() - std::min(found_at_, tokens.size()));
   }
   found_at_ = tokens.size();
 }

@@ -60,6 +60,39 @@ TEST_CASE("what ends a reply is what templates write behind it", "[chat]") {
   CHECK(of("{{ raise_exception('x') }}") == std::pair(Ids{}, Texts{}));
 }
 
+TEST_CASE("what is kept of a conversation: ends of long messages, the last one, the prompt's",
+          "[chat]") {
+  using Positions = std::vector<std::size_t>;
+  const auto of = [](const Positions& ends, std::size_t n) { return checkpoints_of(ends, n); };
+  CHECK(of({}, 0) == Positions{0});
+  CHECK(of({}, 50) == Positions{49});
+  CHECK(of({10}, 15) == Positions{10, 14});
+  CHECK(of({900, 920}, 925) == Positions{900, 920, 924});
+  CHECK(of({900, 920, 930, 1000, 1010}, 1015) == Positions{900, 1000, 1010, 1014});
+  CHECK(of({100, 200}, 200) == Positions{100, 199});
+}
+
+TEST_CASE("a conversation tells where its messages end", "[chat]") {
+  const Tokenizer tokenizer = tokenizer_with({"<|im_start|>", "<|im_end|>"});
+  const auto style = built_in("chatml", tokenizer);
+  const auto ask = [&](const std::string& last, std::vector<std::size_t>& ends) {
+    const OrderedJson messages = OrderedJson::array(
+        {chat_message("system", "Be brief."), chat_message("user", "What is <|im_end|>?"),
+         chat_message("assistant", "An end."), chat_message("user", last)});
+    const auto parts = test::require_ok(style->render(messages));
+    return test::require_ok(style->encode(parts, true, &ends));
+  };
+  std::vector<std::size_t> ends;
+  std::vector<std::size_t> other_ends;
+  const Ids ids = ask("Thanks.", ends);
+  const Ids others = ask("No.", other_ends);
+  REQUIRE(ends.size() == 4);
+  for (const std::size_t end : ends) CHECK(ids[end] == 260);
+  CHECK(std::ranges::count(ids, 260) == 4);
+  CHECK(std::ranges::equal(std::span(ends).first(3), std::span(other_ends).first(3)));
+  CHECK(std::ranges::equal(std::span(ids).first(ends[2]), std::span(others).first(ends[2])));
+}
+
 TEST_CASE("templates are told a date only where they need one or it is given", "[chat]") {
   constexpr std::chrono::year_month_day kDate(std::chrono::year(2026), std::chrono::May,
                                               std::chrono::day(3));

@@ -474,4 +474,33 @@ TEST_CASE("what was stored once and is not found is known, and why", "[kv]") {
   REQUIRE(other.lost(text(5 * kPage, 9), 0).n_tokens == 0);
 }
 
+TEST_CASE("the page whose tokens cost least is evicted first; what was lent comes back", "[kv]") {
+  const auto pool = pool_of(3);
+  const Prefix root{};
+  std::vector<KvPool::Page> pages;
+  for (const std::size_t worth : {300, 10, 300}) {
+    KvPool::Page page = *pool->acquire();
+    pool->publish(root, 0, text(20, static_cast<TokenId>(100 * pages.size())), page);
+    pool->set_worth(page, worth);
+    pages.push_back(page);
+  }
+  for (const KvPool::Page page : pages) pool->release(page);
+  REQUIRE(*pool->acquire() == pages[1]);  // younger than the first, and cheaper
+  REQUIRE(*pool->acquire() == pages[0]);
+  const KvPool::Ticket ticket = pool->lend(pages[1]);
+  REQUIRE(pool->is_lent(pages[1], ticket));
+  pool->take_back(pages[1]);
+  REQUIRE_FALSE(pool->is_lent(pages[1], ticket));
+  const KvPool::Ticket lost = pool->lend(pages[1]);
+  REQUIRE(*pool->acquire() == pages[2]);  // the longest unused
+  REQUIRE(pool->is_lent(pages[1], lost));
+  REQUIRE(*pool->acquire() == pages[1]);
+  REQUIRE_FALSE(pool->is_lent(pages[1], lost));
+  REQUIRE_FALSE(pool->acquire().has_value());
+  const KvPool::Ticket last = pool->lend(pages[1]);
+  pool->give_up(pages[1]);
+  REQUIRE_FALSE(pool->is_lent(pages[1], last));
+  REQUIRE(*pool->acquire() == pages[1]);
+}
+
 }  // namespace llm

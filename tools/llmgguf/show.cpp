@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/shown_text.h"
+#include "engine/model/tensor_name.h"
 #include "tools/llmgguf/commands.h"
 
 namespace llm {
@@ -76,6 +77,25 @@ Totals totals_of(const GgufFile& gguf) {
   return totals;
 }
 
+/// Tensors that no answer to a text depends on.
+std::string unread_text(const GgufFile& gguf) {
+  std::uint64_t n_other = 0;
+  std::uint64_t n_mtp = 0;
+  for (const GgufTensor& tensor : gguf.tensors()) {
+    if (is_of_other_input(tensor.name)) ++n_other;
+    if (tensor.name.find(".nextn.") != std::string_view::npos) ++n_mtp;
+  }
+  std::string out;
+  if (n_other > 0)
+    out += fmt::format("{} tensors of images or sounds (v.*, a.*, mm.*): not read\n", n_other);
+  if (n_mtp > 0)
+    out += fmt::format(
+        "{} tensors nextn.*: their blocks predict further tokens (MTP) and change no "
+        "answer\n",
+        n_mtp);
+  return out;
+}
+
 std::string show_text(const GgufFile& gguf, const std::string& file, std::size_t limit) {
   std::string out =
       fmt::format("{}: GGUF version {}, {} bytes, alignment {}\n\n{} keys\n", shown(file),
@@ -94,6 +114,7 @@ std::string show_text(const GgufFile& gguf, const std::string& file, std::size_t
   const Totals totals = totals_of(gguf);
   out += fmt::format("\ntotal {} weights, {} bytes, {:.2f} bits/weight\n", totals.weights,
                      totals.bytes, bits_per_weight(totals.bytes, totals.weights));
+  out += unread_text(gguf);
   if (const auto trailing = gguf.trailing_bytes(); trailing != 0) {
     out += fmt::format("{} bytes after the last tensor\n", trailing);
   }
