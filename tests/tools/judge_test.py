@@ -10,9 +10,14 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests/public_models"), str(ROOT / "tests/serving"), str(Path(__file__).parent)]
+sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("public_models", "serving", "support", "tools")]
 
-from doctor import Gguf  # noqa: E402
+from oracle_python import run_again  # noqa: E402
+
+try:
+    from doctor import Gguf
+except ImportError as error:
+    run_again(error)
 from judge_proxy import Answers, Listening, Proxy, cut_front, drop_temperature, inject_system  # noqa: E402
 from server import serve  # noqa: E402
 

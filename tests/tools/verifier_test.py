@@ -152,17 +152,13 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT / "tools"))
+    sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests/support")]
+    from oracle_python import run_again
     try:
         from verifier.__main__ import main as verifier_main  # before numpy: it says how many threads
         import numpy as np
         from verifier import contract, verify
     except ImportError as error:
-        python = os.environ.get("LLM_PYTHON")
-        if not python or "VERIFIER_TEST_AGAIN" in os.environ:
-            print(f"SKIPPED: {error} (set LLM_PYTHON)")
-            sys.exit(0)
-        os.environ["VERIFIER_TEST_AGAIN"] = "1"
-        os.execv(python, [python, "-B", *sys.argv])
+        run_again(error)
     verify.OTHERS["seed"] = range(100)  # a seed is found among more in the same way
     sys.exit(main())
