@@ -12,7 +12,6 @@ import copy
 import hashlib
 import io
 import json
-import os
 import subprocess
 import sys
 import tempfile
