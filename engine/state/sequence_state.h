@@ -39,7 +39,9 @@ class SequenceState {
   }
   SequenceState(const SequenceState&) = delete;
   SequenceState& operator=(const SequenceState&) = delete;
-  ~SequenceState() { truncate(0); }
+  ~SequenceState() {
+    if (pool_) truncate(0);  // else moved from
+  }
 
   const KvPool& pool() const { return *pool_; }
   /// Pages that it holds, of all groups.

@@ -187,6 +187,9 @@ TEST_CASE("equal leading tokens share pages, the last one as far as they go", "[
   REQUIRE(holds(c, kPage + 3, 2 * kPage, 0.5F));
   REQUIRE(pool->pages_in_use() == 4);
   c.publish(std::span(other).first(2 * kPage));
+  // What a sequence was moved from holds nothing.
+  SequenceState moved = std::move(c);
+  REQUIRE(pool->pages_in_use() == 4);
   // The tail is found when its owner says so, by others of another root never.
   REQUIRE(SequenceState(pool).adopt(tokens, 0) == 2 * kPage);
   a.publish(tokens, SequenceState::Publish::kAll);
