@@ -36,6 +36,45 @@ TEST_CASE("llmserve --speculate ngram takes fewer steps to the same text", "[llm
   CHECK(guessing.metric("steps_total") < plain.metric("steps_total"));
 }
 
+/// A file with a block that predicts further tokens.
+std::string mtp_model(const TinyModel& tiny) {
+  tiny.write("mtp.gguf",
+             TinyGguf::llama({.n_layers = 3, .architecture = "qwen35", .mtp = true}).bytes());
+  return tiny.path("mtp.gguf");
+}
+
+TEST_CASE("llmserve with a draft or the model's own block gives the same text", "[llmserve]") {
+  const TinyModel tiny;
+  const Json body =
+      R"({"prompt": "a b c", "max_tokens": 40, "temperature": 0, "ignore_eos": true})"_j;
+  Server by_draft({kFable, "-q", "--draft", kFable});
+  Server plain({kFable, "-q"});
+  for (int i = 0; i < 8; ++i) REQUIRE(by_draft.choice(body)["text"] == plain.choice(body)["text"]);
+  CHECK(by_draft.metric("proposed_tokens_total") > 0);
+  CHECK(plain.metric("proposed_tokens_total") == 0);
+  const std::string model = mtp_model(tiny);
+  Server by_block({model, "-q"});
+  Server without({model, "-q", "--speculate", "off"});
+  for (int i = 0; i < 8; ++i)
+    REQUIRE(by_block.choice(body)["text"] == without.choice(body)["text"]);
+  CHECK(by_block.metric("proposed_tokens_total") > 0);
+  CHECK(without.metric("proposed_tokens_total") == 0);
+}
+
+TEST_CASE("--memory counts what proposes tokens", "[llmserve]") {
+  const auto need = [](const std::string& model, const std::string& option,
+                       const std::string& value) {
+    const Finished run = run_tool(
+        "llmserve", {model, "--memory", "1", "--port", "0", "--parallel", "256", option, value});
+    const std::size_t at = run.err.find("need ");
+    REQUIRE(at != std::string::npos);
+    return std::stoul(run.err.substr(at + 5));
+  };
+  const TinyModel tiny;
+  CHECK(need(kFable, "--draft", kFable) > need(kFable, "--speculate", "off"));
+  CHECK(need(mtp_model(tiny), "--speculate", "auto") > need(mtp_model(tiny), "--speculate", "off"));
+}
+
 TEST_CASE("llmserve says what it does on stderr", "[llmserve]") {
   const TinyModel tiny;
   Server server({tiny.path("tiny.gguf"), "--isa", "scalar"});

@@ -128,6 +128,34 @@ GenerationService::Speculate speculate_by(std::function<std::unique_ptr<Proposer
   return [make = std::move(make)] { return std::make_unique<Speculation>(make()); };
 }
 
+/// The most requests of a full context whose tokens are proposed at once: those that the KV cache
+/// holds. Beyond that a request goes on without proposals.
+std::size_t most_proposed_for(const SchedulerOptions& scheduler) {
+  const std::size_t full = Scheduler::pages_for(scheduler, scheduler.context);
+  return std::clamp<std::size_t>(scheduler.kv_pages / full, 1, scheduler.parallel);
+}
+
+bool proposes_by_mtp(const ServeArguments& a, const HyperParameters& config) {
+  return a.draft.empty() && (a.speculate == SpeculateKind::kMtp ||
+                             (a.speculate == SpeculateKind::kAuto && config.n_mtp_layers > 0));
+}
+
+/// Of the draft, or of the model's own block: weights and KV cache.
+Result<std::uint64_t> proposer_bytes(const ServeArguments& a, const ModelFile& file,
+                                     const std::string& path, const SchedulerOptions& scheduler) {
+  const bool is_mtp = proposes_by_mtp(a, file.config);
+  if (!is_mtp && a.draft.empty()) return std::uint64_t{0};
+  LLM_TRY(const ModelFile other,
+          open_model_file(is_mtp ? path : a.draft, {.strict = a.strict, .mtp = is_mtp}));
+  LLM_TRY(const auto page, KvPool::create(other.config, 1, a.kv));
+  LLM_TRY(const WeightPlan weights, plan_weights(other));
+  const std::size_t batch = is_mtp ? MtpDrafter::kBatch : scheduler.step_tokens;
+  return weights.bytes +
+         most_proposed_for(scheduler) *
+             page->groups().most_pages(scheduler.context, std::min(batch, scheduler.context)) *
+             page->page_bytes();
+}
+
 /// Each request has a sequence of the draft.
 Result<GenerationService::Speculate> speculate_by_draft(const ServeArguments& a,
                                                         const SchedulerOptions& scheduler,
@@ -139,7 +167,7 @@ Result<GenerationService::Speculate> speculate_by_draft(const ServeArguments& a,
   const Status same = check_same_vocabulary(draft->tokenizer(), model.tokenizer());
   if (!same.ok()) return in_file(same.error(), a.draft);
   ExecutorOptions options{.context = scheduler.context, .kv = a.kv, .batch = scheduler.step_tokens};
-  options.kv_pages = scheduler.parallel *
+  options.kv_pages = most_proposed_for(scheduler) *
                      KvGroups(draft->config(), a.kv).most_pages(options.context, options.batch);
   LLM_TRY(auto executor, Executor::create(std::move(draft), options));
   return speculate_by([executor]() -> std::unique_ptr<Proposer> {
@@ -155,13 +183,10 @@ Result<GenerationService::Speculate> make_speculate(const ServeArguments& a, con
   if (!a.draft.empty()) return speculate_by_draft(a, served.scheduler, model);
   if (a.speculate == SpeculateKind::kNgram)
     return speculate_by([] { return std::make_unique<NgramProposer>(); });
-  const bool is_auto = a.speculate == SpeculateKind::kAuto;
-  const bool has_mtp = model.config().n_mtp_layers > 0;
-  if (a.speculate == SpeculateKind::kOff || (is_auto && !has_mtp))
-    return GenerationService::Speculate();
+  if (!proposes_by_mtp(a, model.config())) return GenerationService::Speculate();
   auto drafter = MtpDrafter::load(served.path, model, a.kv, served.scheduler.context,
-                                  served.scheduler.parallel);
-  if (!drafter.ok() && !is_auto) return drafter.error();
+                                  most_proposed_for(served.scheduler));
+  if (!drafter.ok() && a.speculate == SpeculateKind::kMtp) return drafter.error();
   if (!drafter.ok()) {
     spdlog::warn("{}; --speculate off", drafter.error().to_string());
     return GenerationService::Speculate();
@@ -200,8 +225,12 @@ Result<LoadPlan> plan_model(const ServeArguments& a, const ModelManager::Model& 
   LLM_TRY(const auto page, KvPool::create(file.config, 1, a.kv));
   LLM_TRY(served.scheduler, complete(a, file.config, *page));
   LLM_TRY(const WeightPlan weights, plan_weights(file));
+  const auto proposer = proposer_bytes(a, file, model.path, served.scheduler);
+  const bool may_do_without = a.draft.empty() && a.speculate == SpeculateKind::kAuto;
+  if (!proposer.ok() && !may_do_without) return proposer.error();
   return LoadPlan{.bytes = weights.bytes + served.scheduler.kv_pages * page->page_bytes() +
-                           activation_bytes(file.config, served.scheduler),
+                           activation_bytes(file.config, served.scheduler) +
+                           (proposer.ok() ? *proposer : 0),
                   .load = [&a, served] { return load(a, served); }};
 }
 
