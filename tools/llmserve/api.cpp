@@ -59,22 +59,22 @@ std::string log_line(const HttpRequest& request, const HttpOutcome& outcome) {
 
 }  // namespace
 
-Api::Api(ModelManager& shelf, AccessControl gate, ReceiptLogFile* receipts, bool cache_by_key)
-    : shelf_(shelf),
-      gate_(std::move(gate)),
-      context_{.workshop = workshop_,
+Api::Api(ModelManager& manager, AccessControl gate, ReceiptLogFile* receipts, bool cache_by_key)
+    : manager_(manager),
+      access_(std::move(gate)),
+      context_{.workers = workers_,
                .post = {},
                .on_done = [this](const std::shared_ptr<Answer>& answer) { answers_.erase(answer); },
                .receipts = receipts,
                .cache_by_key = cache_by_key},
-      workshop_([this](WorkerPool::Then then) { server_->post(std::move(then)); }) {}
+      workers_([this](WorkerPool::Then then) { server_->post(std::move(then)); }) {}
 
-Status Api::start() { return workshop_.start(); }
+Status Api::start() { return workers_.start(); }
 
 void Api::attach(HttpServer& server) {
   server_ = &server;
   context_.post = [&server](std::function<void()> function) { server.post(std::move(function)); };
-  shelf_.attach(context_.post);
+  manager_.attach(context_.post);
 }
 
 HttpHandlers Api::handlers(std::function<void(const std::string&)> log,
@@ -90,7 +90,7 @@ HttpHandlers Api::handlers(std::function<void(const std::string&)> log,
             log(log_line(request, outcome));
           },
       .fault = std::move(fault),
-      .headers = [this](const HttpRequest& request) { return gate_.headers(request); }};
+      .headers = [this](const HttpRequest& request) { return access_.headers(request); }};
 }
 
 std::span<const Api::Route> Api::routes() {
@@ -232,7 +232,7 @@ std::optional<HttpAnswer> Api::refuse(const HttpRequest& head) const {
 }
 
 std::optional<HttpAnswer> Api::refusal_of(const HttpRequest& head) const {
-  if (auto answer = gate_.refuse(head)) return answer;
+  if (auto answer = access_.refuse(head)) return answer;
   const Route* known = find_route("", head.path);
   if (known == nullptr)
     return error_answer(404, "there is nothing here; docs/serving.md lists the paths");
@@ -243,7 +243,7 @@ std::optional<HttpAnswer> Api::refusal_of(const HttpRequest& head) const {
     return error_answer(405, fmt::format("need {}", method), "",
                         {{"Allow", fmt::format("{}, {}", method, kOptions)}});
   }
-  if (route->operation.needs_key && !gate_.has_key(head)) {
+  if (route->operation.needs_key && !access_.has_key(head)) {
     return error_answer(401, "need `Authorization: Bearer KEY` with this server's key",
                         "invalid_api_key", {{"WWW-Authenticate", "Bearer"}});
   }
@@ -276,48 +276,48 @@ void Api::go_on(const std::weak_ptr<HttpExchange>& kept, const Next& next) {
 void Api::work(const std::shared_ptr<HttpExchange>& exchange, std::size_t bytes, const void* model,
                std::function<Next()> piece) {
   const auto kept = keep(exchange);
-  workshop_.take({.bytes = bytes,
-                  .owner = kept,
-                  .model = model,
-                  .work = [this, kept, piece = std::move(piece)]() -> WorkerPool::Then {
-                    return [this, kept, next = piece()] { go_on(kept, next); };
-                  },
-                  .failed =
-                      [this, kept](const std::string& what) {
-                        go_on(kept, [&](const std::shared_ptr<HttpExchange>&) {
-                          throw std::runtime_error(what);
-                        });
-                      },
-                  .lost = exchange->lost()});
+  workers_.take({.bytes = bytes,
+                 .owner = kept,
+                 .model = model,
+                 .work = [this, kept, piece = std::move(piece)]() -> WorkerPool::Then {
+                   return [this, kept, next = piece()] { go_on(kept, next); };
+                 },
+                 .failed =
+                     [this, kept](const std::string& what) {
+                       go_on(kept, [&](const std::shared_ptr<HttpExchange>&) {
+                         throw std::runtime_error(what);
+                       });
+                     },
+                 .lost = exchange->lost()});
 }
 
 void Api::with_model(const std::shared_ptr<HttpExchange>& exchange, const OrderedJson& name,
                      std::function<void(const std::shared_ptr<HttpExchange>&, const Lease&)> next) {
-  ModelManager::Model* const model = name.is_null()     ? &shelf_.first()
-                                     : name.is_string() ? shelf_.find(name.get<std::string>())
+  ModelManager::Model* const model = name.is_null()     ? &manager_.first()
+                                     : name.is_string() ? manager_.find(name.get<std::string>())
                                                         : nullptr;
   if (model == nullptr)
-    return exchange->answer(error_answer(wrong_field("model", shown_json(name), shelf_.names())));
+    return exchange->answer(error_answer(wrong_field("model", shown_json(name), manager_.names())));
   const auto kept = keep(exchange);
-  shelf_.take(*model, {.owner = kept,
-                       .ready =
-                           [this, kept, next = std::move(next)](const Lease& lease) {
-                             go_on(kept, [&](const std::shared_ptr<HttpExchange>& waiting) {
-                               next(waiting, lease);
-                             });
-                           },
-                       .refused =
-                           [this, kept](const HttpAnswer& answer) {
-                             go_on(kept, [&](const std::shared_ptr<HttpExchange>& waiting) {
-                               waiting->answer(answer);
-                             });
-                           }});
+  manager_.take(*model, {.owner = kept,
+                         .ready =
+                             [this, kept, next = std::move(next)](const Lease& lease) {
+                               go_on(kept, [&](const std::shared_ptr<HttpExchange>& waiting) {
+                                 next(waiting, lease);
+                               });
+                             },
+                         .refused =
+                             [this, kept](const HttpAnswer& answer) {
+                               go_on(kept, [&](const std::shared_ptr<HttpExchange>& waiting) {
+                                 waiting->answer(answer);
+                               });
+                             }});
 }
 
 void Api::read_body(const std::shared_ptr<HttpExchange>& exchange, Read read) {
   const auto body = std::make_shared<std::string>(exchange->take_body());
   const std::size_t bytes = body->size();
-  if (!workshop_.has_room(bytes)) return exchange->answer(busy_answer());
+  if (!workers_.has_room(bytes)) return exchange->answer(busy_answer());
   work(exchange, bytes, nullptr, [this, body, bytes, read = std::move(read)]() -> Next {
     auto parsed = parse_body(std::exchange(*body, ""));
     if (!parsed.ok()) return answer_with(error_answer(parsed.error()));

@@ -19,13 +19,14 @@
 
 namespace llm {
 
-/// OpenAI's API over a shelf of models: which path means what, who may ask, and what is counted. Of
-/// the HTTP server's thread alone.
+/// OpenAI's API over a ModelManager: which path means what, who may ask, and what is counted.
+/// Of the HTTP server's thread alone.
 class Api {
  public:
-  /// @param shelf, receipts  outlive this; receipts may be null
+  /// @param manager, receipts  outlive this; receipts may be null
   /// @param cache_by_key  requests with different keys share nothing that is stored
-  Api(ModelManager& shelf, AccessControl gate, ReceiptLogFile* receipts, bool cache_by_key = false);
+  Api(ModelManager& manager, AccessControl gate, ReceiptLogFile* receipts,
+      bool cache_by_key = false);
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
 
@@ -35,7 +36,7 @@ class Api {
   /// @param fault  a line for what failed and should not have
   HttpHandlers handlers(std::function<void(const std::string& line)> log,
                         std::function<void(const std::string& line)> fault);
-  /// Before the server runs; it outlives this and the shelf.
+  /// Before the server runs; it outlives this and the manager.
   void attach(HttpServer& server);
   /// The API as OpenAPI 3.1.
   static std::string description();
@@ -59,7 +60,7 @@ class Api {
 
   /// What the server's thread does with a request that was read.
   using Next = std::function<void(const std::shared_ptr<HttpExchange>&)>;
-  /// What reads a body, in the workshop.
+  /// What reads a body, in the workers.
   using Read = std::function<Next(const OrderedJson& body, const Lease& model)>;
   template <typename T>
   using Parse = Result<T> (*)(const OrderedJson& body, const ServedModel& served);
@@ -67,7 +68,7 @@ class Api {
   /// Keeps an exchange until go_on(), or until its client goes.
   std::weak_ptr<HttpExchange> keep(const std::shared_ptr<HttpExchange>& exchange);
   void go_on(const std::weak_ptr<HttpExchange>& kept, const Next& next);
-  /// Lets the workshop do `piece`, and this thread what it returns. @param model  null: any
+  /// Lets the workers do `piece`, and this thread what it returns. @param model  null: any
   void work(const std::shared_ptr<HttpExchange>& exchange, std::size_t bytes, const void* model,
             std::function<Next()> piece);
   /// Goes on when the model of that name is loaded. @param name  null: the first
@@ -76,7 +77,7 @@ class Api {
   /// The same by the query's name, with what to answer.
   void answer_of_model(const std::shared_ptr<HttpExchange>& exchange,
                        AnswerJson (*answer)(const LoadedModel& model));
-  /// Lets the workshop parse the body and, with the model that it names, `read` it.
+  /// Lets the workers parse the body and, with the model that it names, `read` it.
   void read_body(const std::shared_ptr<HttpExchange>& exchange, Read read);
   /// Answers with the texts that the body asks for.
   template <Parse<AnswerRequest> parse>
@@ -104,17 +105,17 @@ class Api {
   static AnswerJson model_json(const ModelManager::Model& model, const std::string& id,
                                std::int64_t created);
 
-  ModelManager& shelf_;
-  AccessControl gate_;
+  ModelManager& manager_;
+  AccessControl access_;
   std::function<void(const std::string&)> log_;
   std::set<std::string> noted_;  ///< what the log has said of requests
   HttpServer* server_ = nullptr;
   bool drains_ = false;
   HttpFigures figures_;
   Answer::Context context_;
-  std::set<std::shared_ptr<HttpExchange>> reading_;  ///< whose bodies are in the workshop
+  std::set<std::shared_ptr<HttpExchange>> reading_;  ///< whose bodies are in the workers
   std::set<std::shared_ptr<Answer>> answers_;        ///< under way
-  WorkerPool workshop_;                              // last: its threads use the above
+  WorkerPool workers_;                               // last: its threads use the above
 };
 
 }  // namespace llm

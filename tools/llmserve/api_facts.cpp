@@ -31,7 +31,7 @@ void Api::answer_of_model(const std::shared_ptr<HttpExchange>& exchange,
 
 void Api::ollama_tags(const std::shared_ptr<HttpExchange>& exchange) {
   AnswerJson models = AnswerJson::array();
-  for (const ModelManager::Model& model : shelf_.models()) {
+  for (const ModelManager::Model& model : manager_.models()) {
     for (const std::string& id : model.ids)
       models.push_back({{"name", id},
                         {"model", id},
@@ -46,7 +46,7 @@ void Api::ollama_tags(const std::shared_ptr<HttpExchange>& exchange) {
 
 void Api::ollama_ps(const std::shared_ptr<HttpExchange>& exchange) {
   AnswerJson models = AnswerJson::array();
-  for (const ModelManager::Model& model : shelf_.models()) {
+  for (const ModelManager::Model& model : manager_.models()) {
     if (model.lease == nullptr) continue;
     const ServedModel& served = model.lease->facts;
     models.push_back({{"name", model.id()},
@@ -99,18 +99,18 @@ AnswerJson Api::model_json(const ModelManager::Model& model, const std::string& 
 
 void Api::list_models(const std::shared_ptr<HttpExchange>& exchange) {
   AnswerJson models = AnswerJson::array();
-  for (const ModelManager::Model& model : shelf_.models()) {
+  for (const ModelManager::Model& model : manager_.models()) {
     for (const std::string& id : model.ids)
-      models.push_back(model_json(model, id, shelf_.found_at()));
+      models.push_back(model_json(model, id, manager_.found_at()));
   }
   exchange->answer(answer_of({{"object", "list"}, {"data", std::move(models)}}));
 }
 
 void Api::show_model(const std::shared_ptr<HttpExchange>& exchange) {
   const std::string id = exchange->request().path.substr(std::string_view("/v1/models/").size());
-  if (const ModelManager::Model* model = shelf_.find(id))
-    return exchange->answer(answer_of(model_json(*model, id, shelf_.found_at())));
-  exchange->answer(error_answer(wrong_field("model", shown_json(id), shelf_.names())));
+  if (const ModelManager::Model* model = manager_.find(id))
+    return exchange->answer(answer_of(model_json(*model, id, manager_.found_at())));
+  exchange->answer(error_answer(wrong_field("model", shown_json(id), manager_.names())));
 }
 
 /// What lm-eval's remote tokenizer asks for.
@@ -168,7 +168,7 @@ void Api::props(const std::shared_ptr<HttpExchange>& exchange) {
 void Api::metrics(const std::shared_ptr<HttpExchange>& exchange) {
   figures_.connections = server_->n_connections();
   std::vector<ModelFigures> models;
-  for (const ModelManager::Model& model : shelf_.models()) {
+  for (const ModelManager::Model& model : manager_.models()) {
     ModelFigures& figures = models.emplace_back(ModelFigures{model.id(), model.n_loads, 0, {}});
     if (model.lease == nullptr) continue;
     figures.bytes = model.bytes;

@@ -85,9 +85,9 @@ void warn_of_no_key(const ServeArguments& a, const HttpServer& server, bool give
 /// Serves until a signal has drained it.
 /// @param server  outlives texts under way, which post to it
 /// @param receipts  may be null
-Result<int> serve(ModelManager& shelf, AccessControl gate, HttpServer& server,
+Result<int> serve(ModelManager& manager, AccessControl gate, HttpServer& server,
                   ReceiptLogFile* receipts, bool cache_by_key) {
-  Api api(shelf, std::move(gate), receipts, cache_by_key);
+  Api api(manager, std::move(gate), receipts, cache_by_key);
   LLM_RETURN_IF_ERROR(api.start());
   const auto log = [](const std::string& line) { spdlog::info("{}", line); };
   const auto fault = [](const std::string& what) { spdlog::error("found a fault: {}", what); };
@@ -96,7 +96,7 @@ Result<int> serve(ModelManager& shelf, AccessControl gate, HttpServer& server,
   LLM_RETURN_IF_ERROR(write_stdout(server.url() + "\n"));
   const GracefulInterrupt graceful;
   server.run([&] {
-    shelf.proceed();
+    manager.proceed();
     if (!GracefulInterrupt::requested()) return;
     api.drain();
     server.drain();
@@ -125,15 +125,15 @@ Result<int> run(ServeArguments& a, const ToolContext& context) {
   // A bar of progress would stand among the requests.
   const bool quiet = context.quiet() || !is_one;
   LLM_TRY(const auto store, open_store(a, context.options.given("cache-size")));
-  ModelManager shelf(
+  ModelManager manager(
       std::move(models),
       [&](const ModelManager::Model& model) { return plan_model(a, model, quiet, store); },
       {.bytes = a.memory > 0 ? a.memory << 20 : UINT64_MAX,
        .waiting = scheduler.parallel + scheduler.queue,
        .patience = a.limits.patience});
   LLM_TRY(const auto receipts, open_receipts(a));
-  if (is_one) LLM_RETURN_IF_ERROR(shelf.load_first());
-  return serve(shelf, std::move(gate), *server, receipts.get(), a.cache_by_key);
+  if (is_one) LLM_RETURN_IF_ERROR(manager.load_first());
+  return serve(manager, std::move(gate), *server, receipts.get(), a.cache_by_key);
 }
 
 }  // namespace

@@ -203,29 +203,29 @@ void Answer::write_whole(std::string hashes) {
   if (request_->logits_hash) headers.emplace_back("x-logits-sha256", std::move(hashes));
   const auto texts = std::make_shared<const std::vector<GenerationOutput>>(std::move(texts_));
   const std::weak_ptr<Answer> weak = weak_from_this();
-  context_.workshop.take({.bytes = writer_->size_of(*texts),
-                          .owner = weak,
-                          .work = [weak, texts, headers, model = model_, writer = writer_,
-                                   request = request_]() -> WorkerPool::Then {
-                            HttpAnswer whole{.body = writer->whole(*texts), .headers = headers};
-                            return [weak, kept = std::make_shared<HttpAnswer>(std::move(whole))] {
-                              const auto self = weak.lock();
-                              if (self == nullptr) return;
-                              try {
-                                self->exchange_->answer(std::move(*kept));
-                                self->done();
-                              } catch (const std::exception& failed) {
-                                self->fail(failed);
-                                throw;  // to the log
-                              }
-                            };
-                          },
-                          .failed =
-                              [weak](const std::string& what) {
-                                if (const auto self = weak.lock()) self->fail(failed_answer());
-                                throw std::runtime_error(what);  // to the log
-                              },
-                          .lost = exchange_->lost()});
+  context_.workers.take({.bytes = writer_->size_of(*texts),
+                         .owner = weak,
+                         .work = [weak, texts, headers, model = model_, writer = writer_,
+                                  request = request_]() -> WorkerPool::Then {
+                           HttpAnswer whole{.body = writer->whole(*texts), .headers = headers};
+                           return [weak, kept = std::make_shared<HttpAnswer>(std::move(whole))] {
+                             const auto self = weak.lock();
+                             if (self == nullptr) return;
+                             try {
+                               self->exchange_->answer(std::move(*kept));
+                               self->done();
+                             } catch (const std::exception& failed) {
+                               self->fail(failed);
+                               throw;  // to the log
+                             }
+                           };
+                         },
+                         .failed =
+                             [weak](const std::string& what) {
+                               if (const auto self = weak.lock()) self->fail(failed_answer());
+                               throw std::runtime_error(what);  // to the log
+                             },
+                         .lost = exchange_->lost()});
 }
 
 void Answer::fail(const HttpAnswer& answer) {

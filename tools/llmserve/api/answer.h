@@ -41,7 +41,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
  public:
   /// What all answers use; outlives them.
   struct Context {
-    WorkerPool& workshop;
+    WorkerPool& workers;
     /// HttpServer::post; is copied, and called by the service's thread after all this has gone.
     std::function<void(std::function<void()>)> post;
     /// Is told when an answer is complete or its client has gone, and drops it.

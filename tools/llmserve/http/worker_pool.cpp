@@ -33,9 +33,9 @@ std::function<bool()> WorkerPool::has_owner_gone() {
 
 Status WorkerPool::step_aside() {
   if (here == nullptr || here->lane.empty()) return Ok{};
-  WorkerPool& workshop = here->workshop;
-  std::unique_lock lock(workshop.mutex_);
-  return workshop.wait_aside(*here, lock);
+  WorkerPool& workers = here->workers;
+  std::unique_lock lock(workers.mutex_);
+  return workers.wait_aside(*here, lock);
 }
 
 Status WorkerPool::wait_aside(Current& current, std::unique_lock<std::mutex>& lock) {

@@ -31,7 +31,7 @@ class WorkerPool {
     std::size_t bytes = 0;        ///< to read or to write, about
     std::weak_ptr<void> owner;    ///< when it has gone, the piece is not begun
     const void* model = nullptr;  ///< which it is for; null: for none
-    /// Done by a thread of the workshop. Neither it nor what it captures is of the server's thread.
+    /// Done by a thread of the pool. Neither it nor what it captures is of the server's thread.
     std::function<Then()> work;
     /// Called by the server's thread in place of the result: `work` has thrown.
     std::function<void(const std::string& what)> failed;
@@ -54,10 +54,10 @@ class WorkerPool {
   /// A piece of at most so many bytes is short: milliseconds.
   static constexpr std::size_t kShortBytes = 32 << 10;
   /// Of a piece's thread: whether the owner of the piece has gone, asked later and from any thread.
-  /// Empty where the thread is none of a workshop.
+  /// Empty where the thread is none of a pool.
   static std::function<bool()> has_owner_gone();
   /// Of a piece's thread: the piece turns out to take seconds. Its lane goes on without it, and it
-  /// waits until few others do the same. Does nothing where the thread is none of a workshop.
+  /// waits until few others do the same. Does nothing where the thread is none of a pool.
   /// Errors: kResource where too many wait, or its owner has gone.
   static Status step_aside();
 
@@ -71,7 +71,7 @@ class WorkerPool {
 
   /// The piece that a thread does.
   struct Current {
-    WorkerPool& workshop;
+    WorkerPool& workers;
     std::weak_ptr<void> owner;
     std::list<Lane> lane;  ///< one; none when it has stepped aside
   };

@@ -96,7 +96,7 @@ class ModelManager {
   Status check_size(const Model& model, const LoadPlan& plan) const;
   /// The model of the longest waiting request, without those that have gone; or nullptr.
   Model* next_wanted();
-  /// Takes a model that is loaded off the shelf; those who use it keep it.
+  /// Takes a model that is loaded off the manager; those who use it keep it.
   void retire(Model& model);
   /// Lets a thread unload a retired model that nobody uses any more. @return whether there was one
   bool unload_retired();

@@ -1,4 +1,4 @@
-// The shelf of llmserve's models, with models that load when the test says so.
+// The manager of llmserve's models, with models that load when the test says so.
 
 #include <condition_variable>
 #include <mutex>
@@ -9,11 +9,11 @@
 namespace llm::test {
 namespace {
 
-/// A shelf of the models a, b and c, of one byte each, and what a server's thread would do.
-class Shelf {
+/// A manager of the models a, b and c, of one byte each, and what a server's thread would do.
+class ManagedModels {
  public:
-  explicit Shelf(ModelManager::Options options) : options_(options) {
-    shelf_.attach([this](std::function<void()> function) {
+  explicit ManagedModels(ModelManager::Options options) : options_(options) {
+    manager_.attach([this](std::function<void()> function) {
       const std::lock_guard lock(mutex_);
       posted_.push_back(std::move(function));
       wake_.notify_all();
@@ -34,14 +34,15 @@ class Shelf {
   }
   AskedPtr ask(std::string_view name) {
     auto asked = std::make_shared<Asked>();
-    shelf_.take(*shelf_.find(name),
-                {.owner = asked->owner,
-                 .ready =
-                     [asked](const Lease& lease) {
-                       asked->status = 200;
-                       asked->lease = lease;
-                     },
-                 .refused = [asked](const HttpAnswer& answer) { asked->status = answer.status; }});
+    manager_.take(
+        *manager_.find(name),
+        {.owner = asked->owner,
+         .ready =
+             [asked](const Lease& lease) {
+               asked->status = 200;
+               asked->lease = lease;
+             },
+         .refused = [asked](const HttpAnswer& answer) { asked->status = answer.status; }});
     return asked;
   }
   /// Does the next `n` things that are posted: each load is two, its plan and itself.
@@ -66,10 +67,10 @@ class Shelf {
     held_ = hold;
     wake_.notify_all();
   }
-  ModelManager& shelf() { return shelf_; }
+  ModelManager& manager() { return manager_; }
   std::string loaded() const {
     std::string names;
-    for (const ModelManager::Model& model : shelf_.models())
+    for (const ModelManager::Model& model : manager_.models())
       if (model.lease) names += model.id();
     return names;
   }
@@ -97,7 +98,7 @@ class Shelf {
   std::deque<std::function<void()>> posted_;
   bool held_ = false;
   bool loading_ = false;
-  ModelManager shelf_{
+  ModelManager manager_{
       {{.ids = {"a"}, .path = ""}, {.ids = {"b"}, .path = ""}, {.ids = {"c"}, .path = ""}},
       [this](const ModelManager::Model& model) { return plan(model); },
       options_};
@@ -109,119 +110,119 @@ using Statuses = std::vector<int>;
 }  // namespace
 
 TEST_CASE("requests wait for one load of their model", "[llmserve]") {
-  Shelf shelf({.waiting = 4, .patience = kLongPatience});
-  shelf.hold_loads(true);
-  const auto first = shelf.ask("a");
-  shelf.await_load();
-  const auto second = shelf.ask("a:latest");
-  const auto gone = shelf.ask("a");
+  ManagedModels manager({.waiting = 4, .patience = kLongPatience});
+  manager.hold_loads(true);
+  const auto first = manager.ask("a");
+  manager.await_load();
+  const auto second = manager.ask("a:latest");
+  const auto gone = manager.ask("a");
   gone->owner.reset();
-  const auto other = shelf.ask("b");
-  CHECK(Shelf::statuses({first, other}) == Statuses{0, 0});
-  shelf.hold_loads(false);
-  shelf.run(3);
-  CHECK(Shelf::statuses({first, second, gone, other}) == Statuses{200, 200, 0, 200});
+  const auto other = manager.ask("b");
+  CHECK(ManagedModels::statuses({first, other}) == Statuses{0, 0});
+  manager.hold_loads(false);
+  manager.run(3);
+  CHECK(ManagedModels::statuses({first, second, gone, other}) == Statuses{200, 200, 0, 200});
   CHECK(second->lease == first->lease);
-  CHECK(shelf.started == "ab");
-  CHECK(shelf.ask("a")->lease == first->lease);  // at once
+  CHECK(manager.started == "ab");
+  CHECK(manager.ask("a")->lease == first->lease);  // at once
 }
 
 TEST_CASE("nothing is loaded for who has gone", "[llmserve]") {
-  Shelf shelf({.waiting = 4, .patience = kLongPatience});
-  shelf.hold_loads(true);
-  const auto first = shelf.ask("a");
-  shelf.await_load();
-  shelf.ask("b")->owner.reset();
+  ManagedModels manager({.waiting = 4, .patience = kLongPatience});
+  manager.hold_loads(true);
+  const auto first = manager.ask("a");
+  manager.await_load();
+  manager.ask("b")->owner.reset();
   first->owner.reset();  // its load is under way
-  const auto last = shelf.ask("c");
-  shelf.hold_loads(false);
-  shelf.run(3);
-  CHECK(Shelf::statuses({first, last}) == Statuses{0, 200});
-  CHECK(shelf.started == "ac");
-  CHECK(shelf.loaded() == "ac");
+  const auto last = manager.ask("c");
+  manager.hold_loads(false);
+  manager.run(3);
+  CHECK(ManagedModels::statuses({first, last}) == Statuses{0, 200});
+  CHECK(manager.started == "ac");
+  CHECK(manager.loaded() == "ac");
 }
 
 TEST_CASE("too many that wait are refused", "[llmserve]") {
-  Shelf shelf({.waiting = 2, .patience = kLongPatience});
-  shelf.hold_loads(true);
-  const auto first = shelf.ask("a");
-  const auto second = shelf.ask("b");
-  CHECK(shelf.ask("a")->status == 429);
+  ManagedModels manager({.waiting = 2, .patience = kLongPatience});
+  manager.hold_loads(true);
+  const auto first = manager.ask("a");
+  const auto second = manager.ask("b");
+  CHECK(manager.ask("a")->status == 429);
   second->owner.reset();
-  const auto third = shelf.ask("c");
+  const auto third = manager.ask("c");
   CHECK(third->status == 0);
-  shelf.hold_loads(false);
-  shelf.run(4);
-  CHECK(Shelf::statuses({first, third}) == Statuses{200, 200});
+  manager.hold_loads(false);
+  manager.run(4);
+  CHECK(ManagedModels::statuses({first, third}) == Statuses{200, 200});
 }
 
 TEST_CASE("a failed load is told to all who wait, and tried again", "[llmserve]") {
-  Shelf shelf({.waiting = 4, .patience = kLongPatience});
-  shelf.fails = true;
-  shelf.hold_loads(true);
-  const auto first = shelf.ask("a");
-  shelf.await_load();
-  const auto second = shelf.ask("a");
-  shelf.hold_loads(false);
-  shelf.run(1);
-  CHECK(Shelf::statuses({first, second}) == Statuses{500, 500});
-  shelf.fails = false;
-  const auto third = shelf.ask("a");
-  shelf.run(2);
+  ManagedModels manager({.waiting = 4, .patience = kLongPatience});
+  manager.fails = true;
+  manager.hold_loads(true);
+  const auto first = manager.ask("a");
+  manager.await_load();
+  const auto second = manager.ask("a");
+  manager.hold_loads(false);
+  manager.run(1);
+  CHECK(ManagedModels::statuses({first, second}) == Statuses{500, 500});
+  manager.fails = false;
+  const auto third = manager.ask("a");
+  manager.run(2);
   CHECK(third->status == 200);
-  CHECK(shelf.started == "aa");
+  CHECK(manager.started == "aa");
 }
 
 TEST_CASE("idle models make room, those in use are waited for", "[llmserve]") {
-  Shelf shelf({.bytes = 2, .waiting = 4, .patience = kLongPatience});
-  auto a = shelf.ask("a");
-  shelf.run(2);
-  auto b = shelf.ask("b");
-  shelf.run(2);
-  auto c = shelf.ask("c");
-  shelf.run(1);
+  ManagedModels manager({.bytes = 2, .waiting = 4, .patience = kLongPatience});
+  auto a = manager.ask("a");
+  manager.run(2);
+  auto b = manager.ask("b");
+  manager.run(2);
+  auto c = manager.ask("c");
+  manager.run(1);
   CHECK(c->status == 0);
-  CHECK(shelf.loaded() == "ab");
-  const auto again = shelf.ask("b");  // what is loaded is given to others meanwhile
+  CHECK(manager.loaded() == "ab");
+  const auto again = manager.ask("b");  // what is loaded is given to others meanwhile
   CHECK(again->status == 200);
   a->lease.reset();
-  shelf.shelf().proceed();
-  shelf.run(1);
+  manager.manager().proceed();
+  manager.run(1);
   CHECK(c->status == 200);
-  CHECK(shelf.loaded() == "bc");
+  CHECK(manager.loaded() == "bc");
   b->lease.reset();
   again->lease.reset();
   c->lease.reset();
-  shelf.ask("b");
-  const auto last = shelf.ask("a");
-  shelf.run(2);
+  manager.ask("b");
+  const auto last = manager.ask("a");
+  manager.run(2);
   CHECK(last->status == 200);
-  CHECK(shelf.loaded() == "ab");
+  CHECK(manager.loaded() == "ab");
 }
 
 TEST_CASE("who waits too long for room is refused", "[llmserve]") {
-  Shelf shelf({.bytes = 1, .waiting = 4, .patience = std::chrono::milliseconds(20)});
-  const auto a = shelf.ask("a");
-  shelf.run(2);
-  const auto b = shelf.ask("b");
-  const auto c = shelf.ask("c");
-  shelf.run(1);
+  ManagedModels manager({.bytes = 1, .waiting = 4, .patience = std::chrono::milliseconds(20)});
+  const auto a = manager.ask("a");
+  manager.run(2);
+  const auto b = manager.ask("b");
+  const auto c = manager.ask("c");
+  manager.run(1);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  shelf.shelf().proceed();
-  CHECK(Shelf::statuses({b, c}) == Statuses{503, 503});
-  CHECK(shelf.loaded() == "a");
-  const auto later = shelf.ask("b");  // whose file may have changed
-  shelf.run(1);
-  CHECK(shelf.planned == "abb");
+  manager.manager().proceed();
+  CHECK(ManagedModels::statuses({b, c}) == Statuses{503, 503});
+  CHECK(manager.loaded() == "a");
+  const auto later = manager.ask("b");  // whose file may have changed
+  manager.run(1);
+  CHECK(manager.planned == "abb");
 }
 
 TEST_CASE("the first model is loaded at once, if it fits", "[llmserve]") {
-  Shelf shelf({.waiting = 4, .patience = kLongPatience});
-  require_ok(shelf.shelf().load_first());
-  CHECK(shelf.loaded() == "a");
-  CHECK(shelf.ask("a")->status == 200);
-  Shelf small({.bytes = 0, .waiting = 4, .patience = kLongPatience});
-  must_fail(small.shelf().load_first(), ErrorCode::kResource);
+  ManagedModels manager({.waiting = 4, .patience = kLongPatience});
+  require_ok(manager.manager().load_first());
+  CHECK(manager.loaded() == "a");
+  CHECK(manager.ask("a")->status == 200);
+  ManagedModels small({.bytes = 0, .waiting = 4, .patience = kLongPatience});
+  must_fail(small.manager().load_first(), ErrorCode::kResource);
   const auto asked = small.ask("b");
   small.run(1);
   CHECK(asked->status == 507);

@@ -189,7 +189,7 @@ TEST_CASE("long bodies hold up nobody", "[llmserve]") {
   server.wait().must_end(0);
 }
 
-TEST_CASE("a workshop does what is wanted, and tells of what it cannot", "[llmserve]") {
+TEST_CASE("a worker pool does what is wanted, and tells of what it cannot", "[llmserve]") {
   std::promise<void> begun;
   std::promise<void> hold;
   std::promise<void> done;
@@ -223,7 +223,7 @@ TEST_CASE("a workshop does what is wanted, and tells of what it cannot", "[llmse
   }
 }
 
-TEST_CASE("a workshop's pieces wait for those of their own model alone", "[llmserve]") {
+TEST_CASE("pieces in a worker pool wait for those of their own model alone", "[llmserve]") {
   const std::array<int, 5> models{};
   std::promise<void> hold;
   const auto held = hold.get_future().share();
