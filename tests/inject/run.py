@@ -107,7 +107,7 @@ class Tool:
         files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
         found = {}
         for file in files.keys() - {"state", *self.inputs}:
-            name = file if file in self.outputs else re.sub("/[^/]*[.]packed$", "/", file)
+            name = file if file in self.outputs else re.sub("/[^/]*[.](kv|packed)$", "/", file)
             if name not in self.outputs:
                 return f"leaves {file}"
             rule, content = self.outputs[name], files[file].read_bytes()
@@ -286,7 +286,7 @@ CHAT = [{"role": "user", "content": "Tell me of a cat."}]
 SCENARIOS = [
     Tool("load and 4 tokens", "llmrun model.gguf -p Once -n 4 -t 2 -q --temp 0 --logits-hash", ["model.gguf"]),
     Tool("chat with a session", "llmrun model.gguf -i --chat-template zephyr --session s -n 4 -t 2 -q --temp 0 --no-history",
-         ["model.gguf"], {"s": None}, text=b"Tell me of a cat.\nAnd a dog.\n"),
+         ["model.gguf"], {"s": None, "s.kv/": None}, text=b"Tell me of a cat.\nAnd a dog.\n"),
     Tool("cache", "llmrun model.gguf -p Once -n 2 -t 2 -q --temp 0 --cache-dir c", ["model.gguf"], {"c/": None}),
     Tool("packed cache", "llmrun model.gguf -p Once -n 4 -t 2 -q --temp 0 --packed-cache packed", ["model.gguf"],
          {"packed/": None}),
