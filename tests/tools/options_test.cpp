@@ -245,8 +245,10 @@ TEST_CASE("the help tells rule, default and variable within 100 columns", "[opti
   Fixture f;
   f.table.flag("long", &f.echo, std::string(40, 'w') + " " + std::string(40, 'x') + " end");
   const std::string text = help_page(f.table);
-  REQUIRE(text.find("heat (0..100; default 0.8)") != std::string::npos);
-  REQUIRE(text.find("cache (f16 or f32; default f16; variable TOOL_TEST_KV)") != std::string::npos);
+  REQUIRE(text.find("heat (0..100; default: 0.8)") != std::string::npos);
+  REQUIRE(text.find("cache (f16 or f32; default: environment variable ") != std::string::npos);
+  REQUIRE(markdown_page(f.table).find("environment variable TOOL_TEST_KV, else f16 |") !=
+          std::string::npos);
   REQUIRE(text.find("Usage: tool MODEL [PROMPT] [options]") != std::string::npos);
   std::size_t begin = 0;
   while (begin < text.size()) {

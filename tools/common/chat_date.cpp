@@ -36,7 +36,7 @@ void add_chat_options(OptionTable& table, ChatOptions* options, const std::strin
   table
       .text("chat-date", "DATE", &options->date,
             "date that the chat template may insert, such as 2026-11-24")
-      .shown_default("none; today (UTC) if the template needs one");
+      .shown_default("today (UTC) if the template needs a date, else none");
 }
 
 Result<std::optional<Date>> chat_date(const ChatOptions& options, bool needed,

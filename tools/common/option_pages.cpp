@@ -40,15 +40,21 @@ std::string signature(const Option& option) {
   return text;
 }
 
-/// The help sentence with default, rule and variable after it.
+/// What holds when the option is not given; empty if there is nothing to tell.
+std::string fallback(const Option& option) {
+  if (option.env.empty()) return option.default_text;
+  return fmt::format("environment variable {}{}{}", option.env,
+                     option.default_text.empty() ? "" : ", else ", option.default_text);
+}
+
+/// The help sentence with rule and default after it.
 std::string description(const Option& option) {
   std::string facts;
   const auto add = [&facts](const std::string& fact) {
     facts.append(facts.empty() ? "" : "; ").append(fact);
   };
   if (!option.rule.empty()) add(option.rule);
-  if (!option.default_text.empty()) add(fmt::format("default {}", option.default_text));
-  if (!option.env.empty()) add(fmt::format("variable {}", option.env));
+  if (const std::string text = fallback(option); !text.empty()) add("default: " + text);
   return facts.empty() ? option.help : fmt::format("{} ({})", option.help, facts);
 }
 
@@ -128,12 +134,8 @@ std::string markdown_page(const OptionTable& table) {
                         group);
     for (const Option& option : table.options()) {
       if (option.group != group) continue;
-      std::string fallback = option.default_text;
-      if (!option.env.empty()) {
-        fallback += fmt::format("{}variable `{}`", fallback.empty() ? "" : "; ", option.env);
-      }
       page += fmt::format("| `{}` | {} | {} | {} |\n", signature(option), cell(option.help),
-                          cell(option.rule), fallback);
+                          cell(option.rule), fallback(option));
     }
   }
   if (!table.examples().empty())

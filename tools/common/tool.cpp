@@ -42,10 +42,10 @@ void add_standard_options(OptionTable& table, StandardOptions& standard) {
   table.count("v,verbose", &standard.verbose,
               "print more messages on stderr; -vv prints even more");
   table.flag("q,quiet", &standard.quiet, "print errors only: no warnings, statistics or progress");
-  table.choice(
-      "color", "WHEN", &standard.color,
-      {{"auto", Color::kAuto}, {"always", Color::kAlways}, {"never", Color::kNever}},
-      "colour in messages and reports; auto: on a terminal, unless the variable NO_COLOR is set");
+  table.choice("color", "WHEN", &standard.color,
+               {{"auto", Color::kAuto}, {"always", Color::kAlways}, {"never", Color::kNever}},
+               "colour in messages and reports; auto: on a terminal, unless the environment "
+               "variable NO_COLOR is set");
   table.page(
       "h,help", [&table] { return help_page(table); }, "print this page");
   table.page(
@@ -53,7 +53,7 @@ void add_standard_options(OptionTable& table, StandardOptions& standard) {
   table
       .choice("completion", "SHELL", &standard.completion,
               {{"bash", Shell::kBash}, {"zsh", Shell::kZsh}, {"fish", Shell::kFish}},
-              "print the shell's completion script")
+              "print a completion script for this shell")
       .page = [&] { return completion(table, *standard.completion); };
   table.page(
       "help-markdown", [&table] { return markdown_page(table); }, "print this page in Markdown");

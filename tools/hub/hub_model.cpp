@@ -199,9 +199,9 @@ class Hub {
 void add_hub_option(OptionTable& table, std::string* name) {
   table
       .text("hf,hfr,hf-repo", "REPO[:QUANT]", name,
-            "instead of MODEL: a model of the Hugging Face hub, downloaded once into the standard "
-            "cache and checked by its SHA-256; without QUANT: the Q4_K_M file, else the first GGUF "
-            "file")
+            "instead of MODEL: download a model from the Hugging Face hub into its usual cache, if "
+            "it is not there yet, and check the SHA-256. Without QUANT: the Q4_K_M file, else the "
+            "first GGUF file")
       .in_place_of("MODEL");
 }
 

@@ -34,49 +34,58 @@ Status read_list(std::string_view option, const std::vector<std::string>& typed,
 
 void add_test_options(OptionTable& table, BenchArguments& a) {
   table.group("Tests (N may be a list such as 512,2048; all combinations are run)");
-  table.texts("p,n-prompt", "N", &a.typed.prompt, "prefill N tokens; 0: skip this test")
+  table.texts("p,n-prompt", "N", &a.typed.prompt, "measure prefill of N tokens; 0: skip this test")
       .shown_default("512");
-  table.texts("n,n-gen", "N", &a.typed.generate, "generate N tokens; 0: skip this test")
+  table.texts("n,n-gen", "N", &a.typed.generate, "measure decode of N tokens; 0: skip this test")
       .shown_default("128");
-  table.texts("d,n-depth", "N", &a.typed.depth, "tokens in the KV cache before the test")
+  table
+      .texts("d,n-depth", "N", &a.typed.depth,
+             "number of tokens in the KV cache when a test starts")
       .shown_default("0");
-  table.texts("b,batch-size", "N", &a.typed.batch, "prompt tokens evaluated in one pass")
+  table
+      .texts("b,batch-size", "N", &a.typed.batch,
+             "maximum number of prompt tokens in one forward pass")
       .shown_default("512");
-  table.texts("t,threads", "N", &a.typed.threads, "number of threads; 0: all CPUs")
+  table
+      .texts("t,threads", "N", &a.typed.threads,
+             "number of threads; 0: all CPUs that this process may use")
       .shown_default("the number of CPUs this process may use");
   table.integer("r,repetitions", "ROUNDS", &a.repetitions, 1, 10000,
-                "number of rounds; each runs every test once, so that changes of the machine's "
-                "speed affect all tests equally");
-  table.flag("no-load", &a.no_load, "load the model once, and do not measure load and ttft");
+                "number of rounds. Each round runs every test once, so that changes of the "
+                "machine's speed affect all tests equally");
+  table.flag("no-load", &a.no_load, "load the model only once, and skip the tests load and ttft");
   table.texts("tokens-per-pass", "N", &a.typed.steps,
-              "also generate N tokens per pass, as speculative decoding would if all N - 1 "
-              "proposed tokens were accepted");
+              "also measure decode with N tokens in each pass, as speculative decoding would do if "
+              "all N - 1 proposed tokens were accepted");
   table.flag("no-cache", &a.lists.no_cache,
-             "also generate without a KV cache, for comparison (slow)");
+             "also measure decode without a KV cache, for comparison (slow)");
 }
 
 void add_engine_options(OptionTable& table, BenchArguments& a) {
   table.group("Engine");
   add_compute_options(table, &a.isa, &a.kv, &a.compute);
   table.file("packed-cache", "DIR", &a.packed_cache,
-             "also measure load and ttft with a packed cache in DIR, and map the weights from it "
-             "in the other tests");
+             "also measure load and ttft with a packed cache in DIR (see llmrun); the other tests "
+             "then use its weights");
 }
 
 void add_output_options(OptionTable& table, BenchArguments& a) {
   table.group("Output");
   table.choice("o,output", "FORMAT", &a.format,
                {{"md", BenchFormat::kMarkdown}, {"json", BenchFormat::kJson}},
-               "Markdown table or JSON array");
+               "print a Markdown table or a JSON array");
   table.flag("peaks", &a.show_peaks,
-             "also print the measured peaks of the machine; without a model, print only them");
+             "also print the measured read bandwidth and dot-product rate of the machine; without "
+             "a model, print only these");
   table.flag("profile", &a.profile,
-             "also print the time of each operation and its share of the machine's limits");
+             "also print the time of each operation, and which percentage of the machine's read "
+             "bandwidth or dot-product rate it reaches");
   table.flag("no-peaks", &a.no_peaks,
-             "skip the measurement of the machine's peaks, which needs 512 MiB, and the "
-             "percentages of them");
+             "do not measure the read bandwidth and dot-product rate of the machine (which needs "
+             "512 MiB of memory), and print no percentages of them");
   table.file("compare", "OLD.json", &a.compare,
-             "also print the ratio of each figure to that of an earlier run with -o json");
+             "also print the ratio of each result to that of an earlier run, whose -o json output "
+             "is in OLD.json");
 }
 
 Status find_model(BenchArguments& a, const OptionTable& table) {
@@ -108,20 +117,21 @@ Status find_model(BenchArguments& a, const OptionTable& table) {
 OptionTable make_bench_table(BenchArguments& a) {
   OptionTable table("llmbench",
                     "Measure the speed of a model, and compare it with the machine's limits");
-  table.positional("MODEL", &a.model, false, "GGUF file (or -m FILE, -hf REPO)");
+  table.positional("MODEL", &a.model, false, "GGUF file (see also -m and -hf)");
   table.group("Model");
   table.file("m,model", "FILE", &a.model, "the same as MODEL").in_place_of("MODEL");
   add_hub_option(table, &a.hub_model);
   table.text("synthetic", "SHAPE", &a.synthetic,
-             "instead of MODEL: make a model with random weights in a temporary file; one of " +
-                 synthetic_shape_names());
-  table.text("type", "TYPE", &a.type, "weight type of the synthetic model: a TYPE of llmquant");
+             "instead of MODEL: make a model with random weights in a temporary file; SHAPE: a "
+             "NAME of llmsynth --shape, such as tinyllama");
+  table.text("type", "TYPE", &a.type,
+             "weight type of the synthetic model: one of llmquant's values of TYPE");
   add_test_options(table, a);
   add_engine_options(table, a);
   add_output_options(table, a);
   table.example("llmbench -m model.gguf -p 512 -n 64", "measure prefill and decode speed");
   table.example("llmbench -m model.gguf -t 1,2,4 -o json",
-                "compare numbers of threads, output as JSON");
+                "measure with 1, 2 and 4 threads, and print JSON");
   return table;
 }
 

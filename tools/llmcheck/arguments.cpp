@@ -12,76 +12,83 @@ OptionTable make_check_table(CheckArguments& a) {
   OptionTable table("llmcheck", "Check that a model computes the right result on this CPU");
   table
       .positional("MODEL", &a.model, false,
-                  "GGUF file; with --layer-diff, --stages, --verify, --replay or --audit it may be "
-                  "omitted: then the file with the hash that they name is used, from the "
-                  "reference's folder, . or models")
+                  "GGUF file. May be omitted with --layer-diff, --stages, --verify, --replay and "
+                  "--audit: their reference file names the hash of the model, and llmcheck looks "
+                  "for a model with this hash in the folder of the reference, in . and in ./models")
       .file();
   table.group("Model");
   add_hub_option(table, &a.hub_model);
   table.group("Checks");
   table.file("layer-diff", "REF.npz", &a.layer_diff,
              "compare every activation of every layer with a reference dump");
-  table.file("stages", "REF.npz", &a.stages,
-             "compare with a reference dump in stages (embedding, layer 0, all layers, second "
-             "token with the KV cache, logits, output), with a hint where to look when one fails");
+  table.file(
+      "stages", "REF.npz", &a.stages,
+      "compare with a reference dump in stages (embedding, layer 0, all layers, second token with "
+      "the KV cache, logits, output); if a stage fails, print a hint where to look");
   table.flag("self", &a.self,
              "compare the SIMD code with the scalar reference code on this file and CPU, bit for "
-             "bit; the default");
+             "bit; this is the default");
   table.file("equivalence", "FILE", &a.equivalence,
-             "compare tokens and logits with those stored in FILE, bit for bit, for different "
-             "thread counts, instruction sets and batch sizes, and without a KV cache");
-  table.text(
-      "update-equivalence", "REASON", &a.update_equivalence,
-      "write the results to the file of --equivalence, with this reason, instead of checking them");
+             "run with different thread counts, instruction sets and batch sizes, and without a KV "
+             "cache; each time, tokens and logits must equal those stored in FILE bit for bit");
+  table.text("update-equivalence", "REASON", &a.update_equivalence,
+             "do not check, but write the results and this reason to the file of --equivalence");
   table.file("verify", "REF.json", &a.verify,
              "compare greedy tokens and the top-5 tokens of each step with a stored reference");
   table
       .texts("replay", "RECEIPT", &a.replay,
-             "recompute the output of a receipt (llmrun --receipt, llmserve --receipts) with one "
-             "prefill, and report what does not match; RECEIPT is a file, a folder or a .jsonl "
+             "recompute the output of a receipt (of llmrun --receipt or llmserve --receipts) with "
+             "one prefill, and report what does not match; RECEIPT is a file, a folder or a .jsonl "
              "log; may be repeated")
       .file();
   table.file("receipt-log", "LOG", &a.receipt_log,
-             "check that no line of a receipt log (llmserve --receipts) was changed, moved or "
-             "removed; LOG is the file or its folder; needs no model");
+             "check that no line of a receipt log (of llmserve --receipts) was changed, moved or "
+             "removed; LOG is the log or its folder; needs no model");
   table.file("audit", "RECEIPT.json", &a.audit,
-             "spot-check a receipt that has a hash of its activations: recompute some of them, "
-             "selected by --challenge, from the data in --opening");
+             "spot-check a receipt that contains a hash of the activations: recompute some of them "
+             "from their inputs. --challenge selects which; the file of --opening contains their "
+             "inputs (docs/receipts.md)");
   table.text("judge", "URL", &a.judge,
-             "request greedy output from another engine's server (OpenAI API), and report whether "
-             "it is right for this file, or which bug explains it");
+             "request greedy output from another engine's server (OpenAI API) that runs this model "
+             "file; report whether the output is correct, or which bug explains it");
   table.file("tokenizer", "REF.jsonl", &a.tokenizer,
-             "compare token ids with reference lines {\"text\", \"ids\"}");
-  table.file("dump", "OUT.npz", &a.dump, "write this engine's activations as a dump");
-  table.file("ppl", "FILE", &a.ppl, "print the perplexity of a text; every token is scored once");
+             "encode the texts in this JSON Lines file and compare with its ids; each line has the "
+             "keys \"text\" and \"ids\"");
+  table.file("dump", "OUT.npz", &a.dump,
+             "write this engine's activations for --prompt, or for the tokens of a reference dump, "
+             "as a dump");
+  table.file("ppl", "FILE", &a.ppl,
+             "print the perplexity of the text in FILE; every token is scored once");
   table.file("kld", "REF", &a.kld,
-             "print the KL divergence from a reference: a GGUF file, on the text of --ppl, or a "
-             "dump (NPZ), on its tokens");
+             "print the KL divergence from a reference. If REF is a GGUF file, the text is that of "
+             "--ppl; if REF is a dump (NPZ), the tokens are those of the dump");
   table.file("quality", "FILE", &a.quality,
-             "generate from each document of a text in seven configurations (greedy and sampled, "
-             "with and without KV cache, ...); check that outputs that must be equal are, and that "
-             "quality metrics are not worse than in --baseline");
-  table.file("baseline", "DIR", &a.baseline, "stored results for --quality");
-  table.text(
-      "update-baseline", "REASON", &a.update_baseline,
-      "write the results of --quality to --baseline, with this reason, instead of checking them");
+             "generate text from each document in FILE in seven configurations (docs/quality.md): "
+             "check that equivalent configurations give equal outputs, and that no quality metric "
+             "is worse than in --baseline");
+  table.file("baseline", "DIR", &a.baseline, "folder with the stored results of --quality");
+  table.text("update-baseline", "REASON", &a.update_baseline,
+             "do not check, but write the results of --quality and this reason to --baseline");
   table.group("Options for --self");
   table.flag("fail-fast", &a.fail_fast, "stop after the first part that fails");
   table.group("Options for --replay and --audit");
-  table.file(
-      "commit", "OUT.json", &a.commit,
-      "if --replay passes, write the receipt with a hash of its activations added, for --audit");
+  table.file("commit", "OUT.json", &a.commit,
+             "if --replay passes, write a copy of the receipt that also contains a hash of the "
+             "activations, as --audit needs");
   table.text("challenge", "TEXT", &a.challenge,
              "random text that selects what --audit recomputes; choose it after you have received "
              "the receipt");
   table.file("opening", "FILE", &a.opening,
-             "data from the maker of the receipt, who wrote it with --make-opening");
+             "file with the inputs of what --audit recomputes; the maker of the receipt writes it "
+             "with --make-opening");
   table.file("make-opening", "FILE", &a.make_opening,
-             "for the maker of the receipt: write the data that --challenge selects, with one "
-             "prefill, instead of checking");
+             "for the maker of the receipt: do not check, but write the file for --opening; takes "
+             "one prefill");
   table.integer("audit-rows", "N", &a.audit_rows, 1, 1 << 30,
-                "number of rows to recompute (a row: one activation at one position)");
-  table.integer("audit-draws", "N", &a.audit_draws, 0, 1 << 30, "number of tokens to sample again");
+                "number of rows that --audit recomputes; a row is the values of one activation at "
+                "one position");
+  table.integer("audit-draws", "N", &a.audit_draws, 0, 1 << 30,
+                "number of tokens that --audit samples again");
   table.group("Options for --judge");
   table.text("judge-model", "NAME", &a.judge_model, "the server's name for the model")
       .shown_default("the first one that the server lists");
@@ -90,22 +97,22 @@ OptionTable make_check_table(CheckArguments& a) {
             "API key of the server, sent as `Authorization: Bearer KEY`")
       .from_env("LLM_API_KEY");
   table.group("Options for --receipt-log");
-  table.file(
-      "public-key", "PUB.pem", &a.public_key,
-      "require that each line is signed with this key (from openssl pkey -in KEY.pem -pubout)");
+  table.file("public-key", "PUB.pem", &a.public_key,
+             "require that each line is signed with this key (openssl pkey -in KEY.pem -pubout "
+             "prints it)");
   table.text("log-head", "SHA256", &a.log_head,
-             "require that the log contains the line with this hash, printed earlier by llmcheck "
-             "or llmserve; proves that no line up to it was removed");
+             "require that the log contains the line with this hash, which llmcheck or llmserve "
+             "printed earlier; this proves that no line up to it was removed");
   table.group("Options for --verify");
   table.flag("verify-quick", &a.verify_quick, "use two prompts of the reference instead of all");
   table.flag("verify-quantized", &a.verify_quantized,
-             "accept a reference made from another quantization of the model; results are then "
-             "compared with a tolerance");
+             "also accept a reference that was made from a different quantization of the model; "
+             "results are then compared with a tolerance");
   table.group("Options for --ppl and --kld");
   table.file("against", "REF.gguf", &a.against,
-             "with --ppl: also print, for MODEL and each --also, the differences from this model: "
-             "perplexity, paired by tokens, and KL divergence");
-  table.texts("also", "MODEL", &a.also, "with --ppl: another model for the table; may be repeated")
+             "with --ppl: compare MODEL and each --also model with REF.gguf; print the difference "
+             "of the perplexities (paired token by token) and the KL divergence");
+  table.texts("also", "MODEL", &a.also, "with --ppl: also evaluate this model; may be repeated")
       .file();
   table
       .integer("ppl-window", "N", &a.ppl_window, 0, 1 << 20,
@@ -123,23 +130,24 @@ OptionTable make_check_table(CheckArguments& a) {
   table.choice(
       "compute", "MODE", &a.compute,
       {{"both", CheckCompute::kBoth}, {"int8", CheckCompute::kInt8}, {"f32", CheckCompute::kF32}},
-      "--layer-diff, --stages: run with int8 activations and an f16 KV cache, with f32 for both, "
-      "or both runs");
+      "--layer-diff, --stages: which runs to make; int8: int8 activations and an f16 KV cache; "
+      "f32: f32 activations and an f32 KV cache; both: the two runs");
   table.choice(
       "kv", "TYPE", &a.kv,
       {{"auto", std::nullopt}, {"f16", KvType::kF16}, {"f32", KvType::kF32}, {"q8", KvType::kQ8}},
-      "KV cache type for --ppl, --kld and --dump, and for the int8 run of --layer-diff and "
-      "--stages; auto: f16 with int8 activations, f32 with f32");
-  table.file("tol", "FILE", &a.limits,
-             "--layer-diff: JSON file with limits for the run in which errors accumulate over the "
-             "layers, instead of the measured ones");
+      "type of the KV cache for --ppl, --kld and --dump, and for the int8 run of --layer-diff and "
+      "--stages; auto: f16 if the activations are int8, f32 if they are f32");
+  table.file(
+      "tol", "FILE", &a.limits,
+      "--layer-diff: JSON file with error limits for the run in which each layer gets the output "
+      "of the layer before it. They replace the limits that llmcheck measures for the model");
   table.text("p,prompt", "TEXT", &a.prompt, "prompt for --dump and --self");
   add_isa_option(table, &a.isa);
   table.integer("t,threads", "N", &a.threads, 0, 1024,
-                "number of threads; 0: the number of CPUs this process may use");
-  table.file(
-      "packed-cache", "DIR", &a.packed_cache,
-      "check the weights that llmrun --packed-cache maps; writes them first if they are missing");
+                "number of threads; 0: all CPUs that this process may use");
+  table.file("packed-cache", "DIR", &a.packed_cache,
+             "check the weights that llmrun --packed-cache keeps in DIR; if they are missing, "
+             "write them first");
   table.group("Output");
   table
       .texts("report", "FILE", &a.reports,
@@ -150,10 +158,11 @@ OptionTable make_check_table(CheckArguments& a) {
   table.example("llmcheck model.gguf --layer-diff ref.npz --report diff.html",
                 "compare every activation with a reference");
   table.example("llmcheck model.gguf --judge http://localhost:8080",
-                "check another engine's server with the same file");
-  table.example("llmcheck --replay receipt.json", "check that the model produces this output");
+                "check the server of another engine that runs the same file");
+  table.example("llmcheck --replay receipt.json",
+                "check that the model produces the output in a receipt");
   table.example("llmcheck --receipt-log DIR --public-key pub.pem --replay DIR",
-                "check that the log is complete and that the model produces its outputs");
+                "check that a log is complete and that the model produces the outputs in it");
   table.example("llmcheck a.gguf --ppl text.txt --also b.gguf --against ref.gguf",
                 "compare perplexity and KL divergence of two quantizations");
   return table;

@@ -21,33 +21,34 @@ OptionTable make_table(GgufArguments& arguments) {
   table.positional("FILE", &arguments.file, true, "GGUF file, or any part of a split model").file();
   table
       .positional("OTHER", &arguments.other_file, false,
-                  "diff: the second file; merge: the file to write; split: NAME, for parts "
-                  "NAME-00001-of-00003.gguf")
+                  "diff: the second file; merge: the file to write; split: NAME, with which the "
+                  "names of the parts begin (NAME-00001-of-00003.gguf)")
       .file();
   table.flag("json", &arguments.json, "print JSON");
   table.flag("a,all", &arguments.all, "show: print complete arrays and strings");
   table.flag("strict", &arguments.strict,
-             "verify: trailing bytes and unknown tensors are errors instead of warnings");
+             "verify: treat trailing bytes and unknown tensors as errors instead of warnings");
   table.flag("vocab-only", &arguments.vocab_only,
              "verify: check only the vocabulary, for files without tensors");
   table.file(
       "o,output", "MANIFEST", &arguments.output,
       "hash: also write a manifest of the file, for verify --manifest and llmrun --verify-model");
   table.file("manifest", "FILE", &arguments.manifest,
-             "verify: compare every byte with this manifest, written by hash -o, and name what "
+             "verify: compare every byte with this manifest, which hash -o writes, and name what "
              "differs (exit code 8)");
   table.file("fix", "OUT", &arguments.fix,
-             "doctor: write a copy of FILE to OUT, with all problems fixed that can be fixed in "
-             "the metadata");
+             "doctor: write a repaired copy of FILE to OUT; repairs everything that a change of "
+             "the metadata can repair");
   table
       .integer("t,threads", "N", &arguments.threads, 0, 256,
-               "hash, verify --manifest, doctor: number of threads")
+               "hash, verify --manifest, doctor: number of threads; 0: all CPUs that this process "
+               "may use")
       .shown_default("the number of CPUs this process may use");
   table.integer("parts", "N", &arguments.parts, 0, GgufLimits::kMaxParts,
-                "split: make N parts of about the same size");
+                "split: make N parts of about the same size; 0: use --max-size");
   table.text("max-size", "SIZE", &arguments.max_size,
-             "split: make parts with at most SIZE bytes of tensors (such as 300M or 2G); a larger "
-             "tensor gets a part of its own");
+             "split: make parts with at most SIZE bytes of tensors (such as 300M or 2G); a tensor "
+             "that is larger gets a part of its own");
   table.example("llmgguf show model.gguf", "print metadata and tensors");
   table.example("llmgguf verify model.gguf",
                 "check everything that can be checked without running the model");
@@ -58,7 +59,7 @@ OptionTable make_table(GgufArguments& arguments) {
       "compare every byte with a manifest, and name the tensors and byte ranges that differ");
   table.example(
       "llmgguf doctor model.gguf",
-      "find errors in a published file, and how to repair them; exit code 1 if there are any");
+      "find errors in a published file and say how to repair them; exit code 1 if there are any");
   table.example("llmgguf diff a.gguf b.gguf",
                 "list the differences of two files; exit code 1 if there are any");
   table.example("llmgguf split model.gguf model --max-size 2G",

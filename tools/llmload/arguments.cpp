@@ -13,21 +13,21 @@ void add_load_options(OptionTable& table, LoadArguments& a) {
   table.real("rate", "R", &a.rate, 1e-3, 1e6, "average number of requests per second")
       .shown_default("set by --load");
   table.real("load", "PERCENT", &a.load, 1, 1000,
-             "request rate in percent of the maximum throughput, which is measured with 200 "
-             "simultaneous requests");
+             "average request rate in percent of the maximum throughput, which llmload measures "
+             "first with 200 simultaneous requests");
   table.choice("arrivals", "KIND", &a.arrivals,
                {{"poisson", Arrivals::kPoisson}, {"burst", Arrivals::kBurst}},
-               "poisson: single requests; burst: --burst requests at the same time; the intervals "
-               "are exponentially distributed");
+               "how requests arrive; poisson: one at a time; burst: --burst requests at the same "
+               "time. The times between arrivals are exponentially distributed");
   table.integer("burst", "N", &a.burst, 1, 1000000, "number of requests in a burst");
   table.integer("requests", "N", &a.requests, 1, kMostRequests, "total number of requests");
   table
       .real("duration", "SECONDS", &a.duration, 1e-3, 86400,
-            "generate requests for SECONDS, instead of a fixed number")
+            "send requests for SECONDS, instead of a fixed number")
       .shown_default("set by --requests");
-  table.text(
-      "lengths", "CLASSES", &a.lengths,
-      "classes of requests, WEIGHT:PROMPT:OUTPUT,...; lengths in tokens, as N or LOWEST-HIGHEST");
+  table.text("lengths", "CLASSES", &a.lengths,
+             "classes of requests, each as WEIGHT:PROMPT:OUTPUT. WEIGHT: relative frequency; "
+             "PROMPT and OUTPUT: length in tokens, as N or LOWEST-HIGHEST");
   table.integer("s,seed", "N", &a.seed, 0, INT64_MAX,
                 "seed for arrivals, lengths, prompts and sampling");
   add_sampler_option(table, kSamplerFields[0], a.sampling);
@@ -36,13 +36,13 @@ void add_load_options(OptionTable& table, LoadArguments& a) {
   table.integer("parallel", "N", &a.scheduler.parallel, 1, 4096,
                 "maximum number of requests that run at once; others wait");
   table.integer("chunk", "TOKENS", &a.scheduler.step_tokens, 1, 65536,
-                "maximum number of tokens in one pass; requests that generate come first, prompts "
-                "fill the rest");
+                "maximum number of tokens in one forward pass: first one token of each request in "
+                "decode, then prompt tokens up to the limit");
   table.integer("kv-pages", "N", &a.scheduler.kv_pages, 0, 1 << 24,
                 "number of KV cache pages (256 positions each) for all requests; 0: enough for "
                 "--parallel requests");
   table.integer("queue", "N", &a.scheduler.queue, 1, 1000000,
-                "maximum number of waiting requests; more are refused");
+                "maximum number of waiting requests; further ones are refused");
 }
 
 void add_run_options(OptionTable& table, LoadArguments& a) {
@@ -50,23 +50,27 @@ void add_run_options(OptionTable& table, LoadArguments& a) {
   table.choice(
       "mode", "MODE", &a.mode,
       {{"real", LoadMode::kReal}, {"simulate", LoadMode::kSimulate}, {"both", LoadMode::kBoth}},
-      "run the model, simulate it with a cost model, or do both and compare");
+      "real: run the model; simulate: predict the times with a cost model; both: do both and "
+      "compare");
   table
       .integer("rounds", "N", &a.rounds, 1, 1000,
-               "number of rounds, each a run to fit the cost model and a run to compare with; "
-               "results are medians")
+               "number of rounds; each round has one run to fit the cost model and one run that is "
+               "compared with the simulation. Results are medians over the rounds")
       .shown_default("5; 1 with --mode real");
   table.integer("training", "N", &a.training, 10, kMostRequests,
-                "requests in each run that fits the cost model; it has other seeds than the runs "
-                "that are compared");
+                "number of requests in a run that fits the cost model; such a run has a different "
+                "seed from the compared run");
   table.real("agree", "PERCENT", &a.agree, 0, 1000,
-             "maximum difference between simulated and measured results");
-  table.flag("check", &a.check,
-             "repeat every request alone; tokens and logits must be bit-identical");
+             "maximum difference between simulated and measured results, in percent");
+  table.flag(
+      "check", &a.check,
+      "then run every request again, one at a time; tokens and logits must be bit-identical");
   table.flag("json", &a.json, "print JSON");
 
   table.group("Engine");
-  table.integer("t,threads", "N", &a.threads, 0, 1024, "number of threads; 0: all CPUs")
+  table
+      .integer("t,threads", "N", &a.threads, 0, 1024,
+               "number of threads; 0: all CPUs that this process may use")
       .shown_default("the number of CPUs this process may use");
   add_compute_options(table, &a.isa, &a.kv, &a.compute);
 }
@@ -85,8 +89,9 @@ OptionTable make_load_table(LoadArguments& a) {
                 "run and simulate 200 requests at 50 % load, and compare");
   table.example("llmload model.gguf --arrivals burst --rate 20 --mode simulate",
                 "simulate the latencies with bursts of 8 requests");
-  table.example("llmload model.gguf --kv-pages 8 --mode real --check",
-                "run with too few KV cache pages for all requests; the outputs must not change");
+  table.example(
+      "llmload model.gguf --kv-pages 8 --mode real --check",
+      "run with too few KV cache pages for all requests, and check that the outputs do not change");
   return table;
 }
 

@@ -49,18 +49,20 @@ OptionTable make_table(Arguments& arguments) {
   table.positional("TYPE", &arguments.type, true, "one of " + recipe_names())
       .one_of(recipe_words());
   table.positional("THREADS", &arguments.threads, false,
-                   "number of threads; default: the number of CPUs this process may use");
+                   "number of threads; default: all CPUs that this process may use");
   table.flag("pure", &arguments.plan.pure, "use the same type for all matrices");
   table.texts("tensor-type", "REGEX=TYPE", &arguments.plan.tensor_types,
-              "type for the matrices whose names contain a match of REGEX; may be repeated, the "
-              "first that matches is used");
+              "type for the matrices whose names contain a match of REGEX; may be repeated (the "
+              "first match counts)");
   table.flag("allow-requantize", &arguments.plan.allow_requantize,
-             "also accept quantized matrices as input; their errors add to the new ones");
-  table.flag("in-place", &arguments.in_place,
-             "allow OUT to be the same file as IN; it is replaced when the result is complete");
+             "also accept quantized matrices as input; the result then has the errors of both "
+             "quantizations");
+  table.flag(
+      "in-place", &arguments.in_place,
+      "allow OUT to be the same file as IN; the file is replaced when the result is complete");
   table.flag("dry-run", &arguments.dry_run, "print types and sizes, and write nothing");
   table.example("llmquant model-f16.gguf model-q4_k_m.gguf Q4_K_M",
-                "quantize with the standard mix of types");
+                "quantize with the mix of types that Q4_K_M stands for");
   table.example("llmquant model-f16.gguf /dev/null Q6_K --dry-run",
                 "print types and sizes without writing a file");
   table.example("llmquant m.gguf out.gguf Q4_K_M --tensor-type '^output\\.=Q8_0'",

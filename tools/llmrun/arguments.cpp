@@ -19,11 +19,11 @@ void add_prompt_options(OptionTable& table, RunArguments& a) {
   table.group("Model and prompt");
   table
       .file("m,model", "FILE", &a.model,
-            "instead of MODEL: GGUF file, or a directory with exactly one")
+            "instead of MODEL: a GGUF file, or a directory that contains exactly one")
       .in_place_of("MODEL")
       .shown_default("environment variable LLM_MODEL, else the bundled model");
   add_hub_option(table, &a.hub_model);
-  table.text("p,prompt", "TEXT", &a.prompt, "prompt; -: read standard input");
+  table.text("p,prompt", "TEXT", &a.prompt, "prompt, or - to read it from standard input");
   table.file("f,file", "FILE", &a.prompt_file,
              "read the prompt from a file; one newline at its end is removed");
   table.flag("e,escape", &a.escapes,
@@ -32,19 +32,20 @@ void add_prompt_options(OptionTable& table, RunArguments& a) {
 
   table.group("Chat");
   table.flag("i,interactive,conversation,cnv", &a.interactive,
-             "chat: read messages line by line; /help lists the commands. Default on a terminal if "
-             "no prompt is given and the file has a chat template");
+             "chat: read messages line by line; /help lists the commands. This is the default on a "
+             "terminal if no prompt is given and the file has a chat template");
   table.flag(
       "chat", &a.chat,
       "treat the prompt as a chat message: format it with the chat template and print the reply");
-  table.text("system,system-prompt,sys", "TEXT", &a.system, "system message; \"\" is an empty one")
-      .shown_default("the template's, if it has one");
+  table
+      .text("system,system-prompt,sys", "TEXT", &a.system, "system message; \"\" sets an empty one")
+      .shown_default("that of the chat template, if it has one");
   add_chat_options(table, &a.chat_options,
                    fmt::format("{}", fmt::join(ChatStyle::built_in(), ", ")),
-                   "; with -p and without -i, implies --chat");
+                   "; with a prompt and without -i, implies --chat");
   table.file("session", "FILE", &a.session,
-             "continue the conversation that is saved in FILE, and save it there");
-  table.flag("no-history", &a.no_history, "do not save a history of typed lines");
+             "continue the conversation that is saved in FILE, and save it there after every turn");
+  table.flag("no-history", &a.no_history, "do not save the typed lines in a history file");
 }
 
 void add_generation_options(OptionTable& table, RunArguments& a) {
@@ -74,7 +75,7 @@ void add_grammar_options(OptionTable& table, RunArguments& a) {
              "constrain the output to this GBNF grammar (start rule: root)");
   table.file("grammar-file", "FILE", &a.grammar_file, "the same, with the grammar in a file");
   table.text("regex", "TEXT", &a.regex,
-             "output text that matches this regular expression as a whole");
+             "constrain the output: this regular expression must match all of it");
 }
 
 /// What the text must be, and the option that says it.
@@ -107,45 +108,50 @@ Status read_grammar(RunArguments& a, const OptionTable& table) {
 
 void add_engine_options(OptionTable& table, RunArguments& a) {
   table.group("Engine");
-  table.integer("c,ctx-size", "N", &a.context, 0, INT32_MAX, "context size in tokens")
+  table
+      .integer("c,ctx-size", "N", &a.context, 0, INT32_MAX,
+               "context size in tokens; 0: from the model file")
       .shown_default("from the model file");
-  table.integer("b,batch-size", "N", &a.batch, 1, 65536, "prompt tokens evaluated in one pass");
-  table.integer("t,threads", "N", &a.threads, 0, 256, "number of threads")
+  table.integer("b,batch-size", "N", &a.batch, 1, 65536,
+                "maximum number of prompt tokens in one forward pass");
+  table
+      .integer("t,threads", "N", &a.threads, 0, 256,
+               "number of threads; 0: all CPUs that this process may use")
       .shown_default("the number of CPUs this process may use");
   add_compute_options(table, &a.isa, &a.kv, &a.compute);
-  table.choice(
-      "speculate", "KIND", &a.speculate,
-      {{"auto", SpeculateKind::kAuto},
-       {"off", SpeculateKind::kOff},
-       {"ngram", SpeculateKind::kNgram},
-       {"mtp", SpeculateKind::kMtp}},
-      "how speculative decoding proposes tokens: ngram, from n-grams of the text so far; "
-      "mtp, by the model's own block for multi-token prediction; auto, mtp where the model "
-      "has such a block; never changes a result");
+  table.choice("speculate", "KIND", &a.speculate,
+               {{"auto", SpeculateKind::kAuto},
+                {"off", SpeculateKind::kOff},
+                {"ngram", SpeculateKind::kNgram},
+                {"mtp", SpeculateKind::kMtp}},
+               "how speculative decoding proposes tokens; ngram: from n-grams of the text so far; "
+               "mtp: with the model's block for multi-token prediction; auto: mtp if the model has "
+               "such a block, else off. Never changes a result");
   table.file("draft,model-draft,md", "FILE", &a.draft,
-             "speculative decoding with this draft model, which must have the same vocabulary; "
+             "use speculative decoding with this draft model, which must have the same vocabulary; "
              "never changes a result");
   table
-      .integer("speculate-length,draft-max", "N", &a.speculate_length, 0,
-               static_cast<std::int64_t>(SpeculationPolicy::kMost),
-               "speculative decoding: tokens to propose in each pass")
+      .integer(
+          "speculate-length,draft-max", "N", &a.speculate_length, 0,
+          static_cast<std::int64_t>(SpeculationPolicy::kMost),
+          "speculative decoding: number of tokens to propose in each pass; 0: chosen automatically")
       .shown_default("chosen automatically");
   table.flag("no-cache", &a.no_cache,
              "use no KV cache: recompute all positions for each token (slow, same output)");
   table
       .file("cache-dir", "DIR", &a.cache_dir,
-            "keep the KV cache on disk in DIR, and reuse the cached beginning of a prompt; "
-            "processes may share DIR")
-      .shown_default("none; FILE.kv with --session FILE");
+            "keep the KV cache in files in DIR, and reuse it for prompts that begin in the same "
+            "way; processes may share DIR")
+      .shown_default("FILE.kv with --session FILE, else none");
   table.integer("cache-size", "GIB", &a.cache_size, 1, 1 << 20,
                 "size limit of --cache-dir; the least recently used entries are deleted");
   table.file("packed-cache", "DIR", &a.packed_cache,
-             "store the packed weights in DIR and map them from there: later starts are faster, "
-             "and processes share the memory");
+             "keep the packed weights in a file in DIR and map it into memory: later starts are "
+             "faster, and processes share the memory");
   table.flag("strict", &a.strict, "treat warnings about the model file as errors");
   table
       .optional_text("verify-model", "MANIFEST", &a.manifest,
-                     "use the model only if it matches this manifest, written by llmgguf hash -o")
+                     "use the model only if it matches this manifest, which llmgguf hash -o writes")
       .file()
       .shown_default("MODEL.manifest");
 }
@@ -154,25 +160,26 @@ void add_output_options(OptionTable& table, RunArguments& a) {
   table.group("Output");
   table.flag("echo", &a.echo, "print the prompt before the output");
   table.flag("json", &a.json,
-             "print one JSON object at the end; with -i, read and write one per line");
-  table.flag("jsonl", &a.jsonl, "print one JSON object per token, then the one of --json");
+             "print one JSON object at the end; with -i, read and print one JSON object per line");
+  table.flag("jsonl", &a.jsonl,
+             "print one JSON object per token, and at the end the object of --json");
   table
-      .integer(
-          "logprobs", "N", &a.logprobs, 0, 1000,
-          "with --json or --jsonl: log probability of each token and of the N most likely ones")
+      .integer("logprobs", "N", &a.logprobs, 0, 1000,
+               "with --json or --jsonl: also print the log probability of each token and of the N "
+               "most likely tokens")
       .shown_default("none");
   table.flag("profile", &a.profile,
-             "print the time of each operation on stderr; llmbench --profile also gives the share "
-             "of the machine's limits");
+             "print the time of each operation on stderr; llmbench --profile also compares it with "
+             "the limits of the machine");
   table.flag("logits-hash", &a.logits_hash, "print the SHA-256 of all logits on stderr");
   table.file("receipt", "FILE", &a.receipt,
-             "write a receipt: model hash, options, tokens and logits hash, as JSON; llmcheck "
-             "--replay checks it");
+             "write a receipt of the run as JSON (model hash, options, tokens, hash of the "
+             "logits); llmcheck --replay checks it");
   table.flag("receipt-rows", &a.receipt_rows,
-             "add one hash over all activations to the receipt, for llmcheck --audit; costs one "
+             "add a hash of all activations to the receipt, as llmcheck --audit needs; takes one "
              "more prefill");
   table.file("dump-layers", "FILE", &a.dump_layers,
-             "write the activations of every layer as NPZ, for llmcheck --layer-diff");
+             "write the activations of every layer to an NPZ file, for llmcheck --layer-diff");
 }
 
 Status check_chat_combinations(const RunArguments& a) {
@@ -282,17 +289,18 @@ std::string unescape(std::string_view text) {
 
 OptionTable make_run_table(RunArguments& arguments) {
   OptionTable table("llmrun", "Generate text with a GGUF model");
-  table.positional("MODEL", &arguments.model, false, "GGUF file (or -m FILE, -hf REPO)").file();
+  table.positional("MODEL", &arguments.model, false, "GGUF file (see also -m and -hf)").file();
   table.positional("PROMPT", &arguments.prompt_positional, false,
-                   "prompt; -: read standard input (or -p TEXT, -f FILE)");
+                   "prompt, or - to read it from standard input (see also -p and -f)");
   table.positional("-", &arguments.stdin_positional, false,
-                   "after a prompt: append standard input to it");
+                   "append standard input to the prompt that comes before");
   add_prompt_options(table, arguments);
   add_generation_options(table, arguments);
   add_grammar_options(table, arguments);
   add_engine_options(table, arguments);
   add_output_options(table, arguments);
-  table.example("llmrun model.gguf", "chat on a terminal, if the model has a chat template");
+  table.example("llmrun model.gguf",
+                "start a chat on a terminal, if the model has a chat template");
   table.example("llmrun model.gguf --chat -p \"Why is the sky blue?\"", "answer one question");
   table.example("llmrun model.gguf -p \"Once upon a time\" -n 64", "continue a text");
   table.example("llmrun model.gguf -i --system \"You are terse.\"", "chat with a system message");

@@ -21,25 +21,27 @@ void add_model_options(OptionTable& table, ServeArguments& a) {
              "instead of MODEL: serve all GGUF files in DIR and its subfolders under their names; "
              "each is loaded at the first request for it");
   table.integer("memory", "MIB", &a.memory, 0, 1 << 24,
-                "maximum memory of all loaded models (weights, KV cache, activations); the least "
-                "recently requested one is unloaded; 0: no limit");
+                "maximum memory of all loaded models together (weights, KV cache, activations). To "
+                "stay below it, llmserve unloads the least recently requested model. 0: no limit");
   table
       .texts("a,alias,served-model-name", "NAME,...", &a.aliases,
-             "model names that clients may use; responses have the first one")
+             "names by which clients may request the model; responses contain the first one")
       .shown_default("the file's name without .gguf");
   add_chat_options(table, &a.chat, fmt::format("{}", fmt::join(ChatStyle::built_in(), ", ")));
   table.choice("pooling", "KIND", &a.pooling,
                {{"auto", std::nullopt}, {"mean", Pooling::kMean}, {"last", Pooling::kLast}},
-               "pooling of token embeddings; auto: as the model file says, else last");
+               "how an embedding is made from those of the tokens: their mean, or that of the last "
+               "token; auto: as the model file says, else last");
   table.flag("strict", &a.strict, "treat warnings about the model file as errors");
   table
-      .optional_text("verify-model", "MANIFEST", &a.manifest,
-                     "serve the model only if it matches this manifest, written by llmgguf hash -o")
+      .optional_text(
+          "verify-model", "MANIFEST", &a.manifest,
+          "serve the model only if it matches this manifest, which llmgguf hash -o writes")
       .file()
       .shown_default("MODEL.manifest");
   table.file("packed-cache", "DIR", &a.packed_cache,
-             "store the packed weights in DIR and map them from there: later starts are faster, "
-             "and processes share the memory");
+             "keep the packed weights in a file in DIR and map it into memory: later starts are "
+             "faster, and processes share the memory");
 }
 
 void add_network_options(OptionTable& table, ServeArguments& a) {
@@ -51,13 +53,13 @@ void add_network_options(OptionTable& table, ServeArguments& a) {
   table.text("api-key", "KEY", &a.api_key, "clients must send `Authorization: Bearer KEY`")
       .from_env("LLM_API_KEY");
   table.texts("allow-host", "NAME[:PORT]", &a.allow_hosts,
-              "also accept requests whose Host header has this name, with any port or only this "
-              "one; may be repeated");
+              "also accept requests with this name in the Host header; without PORT: with any "
+              "port; may be repeated");
   table.texts("allow-origin", "ORIGIN", &a.allow_origins,
               "allow cross-origin requests (CORS) from this origin (https://NAME, null, or * for "
               "all); may be repeated");
   table.integer("connections", "N", &a.limits.connections, 1, 100000,
-                "maximum number of connections; more get 503");
+                "maximum number of connections; further ones get HTTP status 503");
   table.integer("timeout,to", "SECONDS", &a.timeout, 1, 86400,
                 "disconnect clients that take longer to send a request or to read a response");
 }
@@ -67,39 +69,42 @@ void add_scheduler_options(OptionTable& table, ServeArguments& a) {
   table.integer("parallel,np,max-num-seqs", "N", &a.scheduler.parallel, 1, 4096,
                 "maximum number of requests that run at once; others wait");
   table.integer("queue", "N", &a.scheduler.queue, 1, 1000000,
-                "maximum number of waiting requests; more get 429");
+                "maximum number of waiting requests; further ones get HTTP status 429");
   table.integer("max-tokens", "N", &a.max_tokens, 0, INT32_MAX,
-                "maximum number of tokens of a response; 0: as many as the context holds");
+                "maximum number of tokens in a response; 0: as many as fit into the context");
   table.integer("chunk,b,batch-size", "TOKENS", &a.scheduler.step_tokens, 1, 65536,
-                "maximum number of tokens in one pass; requests that generate come first, prompts "
-                "fill the rest");
-  table.choice("speculate", "KIND", &a.speculate,
-               {{"auto", SpeculateKind::kAuto},
-                {"off", SpeculateKind::kOff},
-                {"ngram", SpeculateKind::kNgram},
-                {"mtp", SpeculateKind::kMtp}},
-               "how speculative decoding proposes tokens: ngram, from n-grams of each request's "
-               "text so far; mtp, by the model's own block for multi-token prediction; auto, mtp "
-               "where the model has such a block; never changes a result");
+                "maximum number of tokens in one forward pass: first one token of each request in "
+                "decode, then prompt tokens up to the limit");
+  table.choice(
+      "speculate", "KIND", &a.speculate,
+      {{"auto", SpeculateKind::kAuto},
+       {"off", SpeculateKind::kOff},
+       {"ngram", SpeculateKind::kNgram},
+       {"mtp", SpeculateKind::kMtp}},
+      "how speculative decoding proposes tokens; ngram: from n-grams of the prompt and output of "
+      "the same request; mtp: with the model's block for multi-token prediction; auto: mtp if the "
+      "model has such a block, else off. Never changes a result");
   table.file("draft,model-draft,md", "FILE", &a.draft,
-             "speculative decoding with this draft model, which must have the same vocabulary; "
+             "use speculative decoding with this draft model, which must have the same vocabulary; "
              "never changes a result");
   table
       .integer("kv-memory", "MIB", &a.kv_memory, 0, 1 << 24,
-               "memory of the KV cache of all requests; limits the context to what fits; never "
-               "changes a result")
-      .shown_default("1024, but at least one full context and at most --parallel of them");
+               "memory for the KV cache of all requests together; if one full context (-c) does "
+               "not fit, -c is reduced. Otherwise never changes a result")
+      .shown_default(
+          "enough for --parallel full contexts, but at most 1024, and always enough for one");
   table.file("cache-dir", "DIR", &a.cache_dir,
-             "keep the KV cache of prompts and responses on disk in DIR, so that a later start can "
-             "reuse it; servers may share DIR");
+             "keep the KV cache of prompts and responses in files in DIR, so that a later start "
+             "can reuse it; servers may share DIR");
   table.integer("cache-size", "GIB", &a.cache_size, 1, 1 << 20,
                 "size limit of --cache-dir; the least recently used entries are deleted");
   table.choice("cache-scope", "SCOPE", &a.cache_by_key, {{"shared", false}, {"key", true}},
-               "which requests may reuse the KV cache of a request: all (response times can reveal "
-               "a reuse), or only those with the same API key");
+               "which requests may reuse the KV cache of another request; shared: all (short "
+               "response times can tell a client that another client sent the same beginning of a "
+               "prompt); key: those with the same API key");
   table
       .integer("c,ctx-size,max-model-len", "N", &a.scheduler.context, 0, INT32_MAX,
-               "context size of each request in tokens")
+               "context size of each request in tokens; 0: from the model file")
       .shown_default("from the model file");
 }
 
@@ -113,14 +118,17 @@ OptionTable make_serve_table(ServeArguments& a) {
   add_network_options(table, a);
   add_scheduler_options(table, a);
   table.group("Receipts");
+  table.file("receipts", "DIR", &a.receipts,
+             "append a receipt of every complete output to the log DIR/receipts.jsonl, which "
+             "llmcheck --receipt-log and --replay check. Hashing the logits takes time, and "
+             "--speculate is disabled");
   table.file(
-      "receipts", "DIR", &a.receipts,
-      "append a receipt of every complete output to the log DIR/receipts.jsonl, for llmcheck "
-      "--receipt-log and --replay; needs time to hash the logits, and disables --speculate");
-  table.file("receipt-key", "KEY.pem", &a.receipt_key,
-             "sign each line of the log with this key (openssl genpkey -algorithm ed25519)");
+      "receipt-key", "KEY.pem", &a.receipt_key,
+      "sign each line of the log with this key (openssl genpkey -algorithm ed25519 makes one)");
   table.group("Engine");
-  table.integer("t,threads", "N", &a.threads, 0, 256, "number of threads")
+  table
+      .integer("t,threads", "N", &a.threads, 0, 256,
+               "number of threads; 0: all CPUs that this process may use")
       .shown_default("the number of CPUs this process may use");
   add_compute_options(table, &a.isa, &a.kv, &a.compute);
   table.group("Messages and help");

@@ -43,19 +43,20 @@ struct Arguments {
 
 OptionTable make_table(Arguments& arguments) {
   OptionTable table("llmtok", "Encode text with the tokenizer of a GGUF file, and decode ids");
-  table.positional("MODEL", &arguments.model, false, "GGUF file; one without tensors is enough")
+  table.positional("MODEL", &arguments.model, false, "GGUF file; it need not contain tensors")
       .file();
   table.group("Model");
   table.file("m,model", "FILE", &arguments.model, "the same as MODEL").in_place_of("MODEL");
   add_hub_option(table, &arguments.hub_model);
   table.group("Input (one of)");
-  table.text("p,prompt", "TEXT", &arguments.prompt, "text to encode; with --decode: ids");
+  table.text("p,prompt", "TEXT", &arguments.prompt, "text to encode, or with --decode: the ids");
   table.file("f,file", "FILE", &arguments.file,
              "read the text (with --decode: the ids) from a file");
   table.flag("stdin", &arguments.from_stdin,
              "read the text (with --decode: the ids) from standard input");
   table.file("check", "REF.jsonl", &arguments.check,
-             "compare with reference lines {\"text\", \"ids\"}; exit code 1 on a difference");
+             "encode the texts in this JSON Lines file and compare with its ids; each line has the "
+             "keys \"text\" and \"ids\". Exit code 1 on a difference");
   table.flag("special", &arguments.special,
              "list the special tokens: BOS, fill-in-the-middle tokens, end tokens");
   table.group("Encoding");
@@ -66,7 +67,7 @@ OptionTable make_table(Arguments& arguments) {
              "parse special tokens such as </s> in the text");
   table.group("Output");
   table.flag("ids", &arguments.ids, "print only the ids, on one line");
-  table.flag("decode", &arguments.decode, "decode: turn ids into text");
+  table.flag("decode", &arguments.decode, "turn ids into text");
   table.flag("json", &arguments.json, "print one JSON object");
   table.example("llmtok model.gguf -p \"Hello world\"", "print the tokens of a text");
   table.example("llmtok model.gguf -p \"1 15043\" --decode", "turn ids into text");
