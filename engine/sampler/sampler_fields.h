@@ -60,8 +60,8 @@ inline constexpr SamplerField kSamplerFields[] = {
      "sample from the tokens at least P times as likely as the most likely one; 0 disables"},
     {"repeat_penalty", "repeat-penalty", "X", &SamplerOptions::repeat_penalty, 0.01, 100, 50, 200,
      100,
-     "repetition penalty: divide positive logits of recent tokens by X, multiply negative ones; 1 "
-     "disables"},
+     "repetition penalty: divide the positive logits of recent tokens by X, and multiply their "
+     "negative logits by X; 1 disables"},
     {"repeat_last_n", "repeat-last-n", "N", &SamplerOptions::repeat_last_n, -1, kMostSampled, -1,
      1024, 1, "repetition penalty: number of recent tokens; 0: none, -1: all"},
     {"presence_penalty", "presence-penalty", "X", &SamplerOptions::presence_penalty, -2, 2, 0, 200,
@@ -71,14 +71,14 @@ inline constexpr SamplerField kSamplerFields[] = {
      /*may_be_absent=*/true},
     {"frequency_penalty", "frequency-penalty", "X", &SamplerOptions::frequency_penalty, -2, 2, 0,
      200, 100,
-     "frequency penalty: subtract X from a token's logit for each time that it was generated; 0 "
-     "disables",
+     "frequency penalty: subtract X from the logit of a token for each time that the token was "
+     "generated; 0 disables",
      /*may_be_absent=*/true},
     {"dry_multiplier", "dry-multiplier", "X", &SamplerOptions::dry_multiplier, 0, 100, 0, 200, 100,
      "DRY: subtract X from the logit of a token that would continue a repetition; 0 disables",
      /*may_be_absent=*/true},
     {"dry_base", "dry-base", "X", &SamplerOptions::dry_base, 1, 100, 100, 400, 100,
-     "DRY: the penalty grows by the factor X for each token beyond the allowed length",
+     "DRY: multiply the penalty by X for each token beyond the allowed length",
      /*may_be_absent=*/true},
     {"dry_allowed_length", "dry-allowed-length", "N", &SamplerOptions::dry_allowed_length, 0,
      kMostSampled, 0, 64, 1, "DRY: allowed length of a repetition", /*may_be_absent=*/true},
@@ -90,10 +90,11 @@ inline constexpr SamplerField kSamplerFields[] = {
      "disables",
      /*may_be_absent=*/true},
     {"xtc_probability", "xtc-probability", "P", &SamplerOptions::xtc_probability, 0, 1, 0, 100, 100,
-     "XTC: probability of excluding the most likely tokens; 0 disables", /*may_be_absent=*/true},
+     "XTC: probability with which the most likely tokens are excluded; 0 disables",
+     /*may_be_absent=*/true},
     {"xtc_threshold", "xtc-threshold", "P", &SamplerOptions::xtc_threshold, 0, 1, 0, 100, 100,
-     "XTC: exclude tokens with probability P or more, except the least likely of them; above 0.5, "
-     "XTC excludes none",
+     "XTC: exclude all tokens with probability P or more, except the least likely of them; a value "
+     "above 0.5 disables XTC",
      /*may_be_absent=*/true},
     {"dynatemp_range", "dynatemp-range", "T", &SamplerOptions::dynatemp_range, 0, 100, 0, 300, 100,
      "dynamic temperature: vary the temperature by up to T, depending on the entropy; 0 disables",

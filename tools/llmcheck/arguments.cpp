@@ -11,10 +11,11 @@ namespace llm {
 OptionTable make_check_table(CheckArguments& a) {
   OptionTable table("llmcheck", "Check that a model computes the right result on this CPU");
   table
-      .positional("MODEL", &a.model, false,
-                  "GGUF file. May be omitted with --layer-diff, --stages, --verify, --replay and "
-                  "--audit: their reference file names the hash of the model, and llmcheck looks "
-                  "for a model with this hash in the folder of the reference, in . and in ./models")
+      .positional(
+          "MODEL", &a.model, false,
+          "GGUF file. May be omitted with --layer-diff, --stages, --verify, --replay and --audit: "
+          "the file given there contains the hash of the model, and llmcheck looks for a model "
+          "with this hash in the folder of that file, in . and in ./models")
       .file();
   table.group("Model");
   add_hub_option(table, &a.hub_model);
@@ -55,8 +56,8 @@ OptionTable make_check_table(CheckArguments& a) {
              "encode the texts in this JSON Lines file and compare with its ids; each line has the "
              "keys \"text\" and \"ids\"");
   table.file("dump", "OUT.npz", &a.dump,
-             "write this engine's activations for --prompt, or for the tokens of a reference dump, "
-             "as a dump");
+             "write a dump of this engine's activations, for --prompt or (with --layer-diff) for "
+             "the tokens of the reference");
   table.file("ppl", "FILE", &a.ppl,
              "print the perplexity of the text in FILE; every token is scored once");
   table.file("kld", "REF", &a.kld,
@@ -130,8 +131,8 @@ OptionTable make_check_table(CheckArguments& a) {
   table.choice(
       "compute", "MODE", &a.compute,
       {{"both", CheckCompute::kBoth}, {"int8", CheckCompute::kInt8}, {"f32", CheckCompute::kF32}},
-      "--layer-diff, --stages: which runs to make; int8: int8 activations and an f16 KV cache; "
-      "f32: f32 activations and an f32 KV cache; both: the two runs");
+      "type of the activations. --layer-diff and --stages: int8 (with an f16 KV cache), f32 (with "
+      "an f32 KV cache), or one run of each. Other checks: both means int8");
   table.choice(
       "kv", "TYPE", &a.kv,
       {{"auto", std::nullopt}, {"f16", KvType::kF16}, {"f32", KvType::kF32}, {"q8", KvType::kQ8}},

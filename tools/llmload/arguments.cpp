@@ -26,8 +26,8 @@ void add_load_options(OptionTable& table, LoadArguments& a) {
             "send requests for SECONDS, instead of a fixed number")
       .shown_default("set by --requests");
   table.text("lengths", "CLASSES", &a.lengths,
-             "classes of requests, each as WEIGHT:PROMPT:OUTPUT. WEIGHT: relative frequency; "
-             "PROMPT and OUTPUT: length in tokens, as N or LOWEST-HIGHEST");
+             "classes of requests, separated by commas, each as WEIGHT:PROMPT:OUTPUT. WEIGHT: "
+             "relative frequency; PROMPT and OUTPUT: length in tokens, as N or LOWEST-HIGHEST");
   table.integer("s,seed", "N", &a.seed, 0, INT64_MAX,
                 "seed for arrivals, lengths, prompts and sampling");
   add_sampler_option(table, kSamplerFields[0], a.sampling);
@@ -64,7 +64,7 @@ void add_run_options(OptionTable& table, LoadArguments& a) {
              "maximum difference between simulated and measured results, in percent");
   table.flag(
       "check", &a.check,
-      "then run every request again, one at a time; tokens and logits must be bit-identical");
+      "afterwards, run every request again by itself; tokens and logits must be bit-identical");
   table.flag("json", &a.json, "print JSON");
 
   table.group("Engine");

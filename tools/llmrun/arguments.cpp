@@ -19,7 +19,7 @@ void add_prompt_options(OptionTable& table, RunArguments& a) {
   table.group("Model and prompt");
   table
       .file("m,model", "FILE", &a.model,
-            "instead of MODEL: a GGUF file, or a directory that contains exactly one")
+            "instead of MODEL: a GGUF file, or a directory with exactly one GGUF file")
       .in_place_of("MODEL")
       .shown_default("environment variable LLM_MODEL, else the bundled model");
   add_hub_option(table, &a.hub_model);
@@ -304,11 +304,11 @@ OptionTable make_run_table(RunArguments& arguments) {
   table.example("llmrun model.gguf --chat -p \"Why is the sky blue?\"", "answer one question");
   table.example("llmrun model.gguf -p \"Once upon a time\" -n 64", "continue a text");
   table.example("llmrun model.gguf -i --system \"You are terse.\"", "chat with a system message");
-  table.example("llmrun model.gguf -f prompt.txt --temp 0 --json", "greedy output, as JSON");
+  table.example("llmrun model.gguf -f prompt.txt --temp 0 --json", "print a greedy output as JSON");
   table.example("llmrun model.gguf --chat -p \"Name a town.\" --regex '[A-Z][a-z]{2,12}'",
-                "answer with a text that matches a regular expression");
+                "give an answer that matches a regular expression");
   table.example("llmrun model.gguf -p Hi -n 8 --logits-hash",
-                "print the hash of all logits, to compare runs");
+                "print the hash of all logits, to compare it with that of another run");
   return table;
 }
 

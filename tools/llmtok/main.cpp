@@ -49,7 +49,8 @@ OptionTable make_table(Arguments& arguments) {
   table.file("m,model", "FILE", &arguments.model, "the same as MODEL").in_place_of("MODEL");
   add_hub_option(table, &arguments.hub_model);
   table.group("Input (one of)");
-  table.text("p,prompt", "TEXT", &arguments.prompt, "text to encode, or with --decode: the ids");
+  table.text("p,prompt", "TEXT", &arguments.prompt,
+             "text to encode; with --decode: the ids to decode");
   table.file("f,file", "FILE", &arguments.file,
              "read the text (with --decode: the ids) from a file");
   table.flag("stdin", &arguments.from_stdin,
