@@ -405,6 +405,7 @@ Result<std::span<const float>> Sequence::evaluate(std::span<const TokenId> token
 
 std::size_t Sequence::adopt(std::span<const TokenId> tokens) {
   LLM_CHECK(tokens.size() >= position() && std::ranges::equal(tokens_, tokens.first(position())));
+  tokens_.reserve(tokens.size());  // never fewer tokens than are stored, even where memory is short
   take_stored(tokens);
   if (n_stored_ > position()) {
     const auto stored = tokens.first(n_stored_);
