@@ -7,7 +7,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly ARM_BIN="${1:-build/arm/bin}" BIN="${2:-build/release/bin}" ROOT="${3:-build/arm-root}"
-readonly MODELS=(models/fable-3m-f16.gguf models/fable-3m-q4_k_m.gguf)
+readonly DELTA=build/arm-qwen3.5.gguf  # Gated DeltaNets, and a block that proposes tokens
+readonly MODELS=(models/fable-3m-f16.gguf models/fable-3m-q4_k_m.gguf "$DELTA")
 
 fail() {
   printf 'check_arm: %s\n' "$*" >&2
@@ -27,6 +28,7 @@ for isa in scalar neon; do
 done
 grep -q "skipped: avx2 needs" "$out" || fail "kernels_test does not report avx2 as skipped"
 
+"$BIN/llmsynth" --shape qwen3.5-mtp-small --type Q8_0 -q "$DELTA" || fail "llmsynth failed"
 for model in "${MODELS[@]}"; do
   here="$(hashes "$BIN/llmrun" "$model")" || fail "llmrun failed here: $here"
   [[ "$here" == *"logits-sha256: "* ]] || fail "found no logits hash in: $here"
@@ -41,6 +43,6 @@ code=0
 emulated cortex-a53 "$ARM_BIN/llmrun" "${MODELS[0]}" -p a -n 1 --isa neon >"$out" 2>&1 || code=$?
 [ "$code" -eq 6 ] || fail "llmrun --isa neon on a Cortex-A53: exit code $code, need 6: $(cat "$out")"
 grep -q -- "--isa: neon needs AArch64" "$out" || fail "llmrun --isa neon does not say why: $(cat "$out")"
-old="$(hashes emulated cortex-a53 "$ARM_BIN/llmrun" "${MODELS[1]}")" || fail "llmrun failed on a Cortex-A53: $old"
+old="$(hashes emulated cortex-a53 "$ARM_BIN/llmrun" "${MODELS[-1]}")" || fail "llmrun failed on a Cortex-A53: $old"
 [ "$old" = "$here" ] || fail "on a Cortex-A53: $old, here: $here"
 echo "AArch64 gives the logits of $(uname -m): ${here##*$'\n'}"
