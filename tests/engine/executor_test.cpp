@@ -1,10 +1,28 @@
 // Many sequences through one executor: what is evaluated together, in which order, and what was
 // computed anew or shared changes no bit of a sequence's logits.
 
+#include <cstdlib>
+#include <new>
+
 #include "base/sha256.h"
 #include "engine/engine.h"
 #include "tests/support/embedded_model.h"
 #include "tests/support/test.h"
+
+namespace {
+
+thread_local std::size_t n_allocations_left = SIZE_MAX;  // the one after these is refused
+
+}  // namespace
+
+void* operator new(std::size_t size) {
+  void* const made = n_allocations_left == 0 ? nullptr : std::malloc(size);
+  if (made == nullptr) throw std::bad_alloc();
+  if (n_allocations_left != SIZE_MAX) --n_allocations_left;
+  return made;
+}
+void operator delete(void* made) noexcept { std::free(made); }
+void operator delete(void* made, std::size_t) noexcept { std::free(made); }
 
 namespace llm::test {
 namespace {
@@ -262,6 +280,34 @@ TEST_CASE("when pages run out the call is refused, and no other sequence loses a
   first->truncate(0);
   CHECK(executor->evaluate(both).ok());
   CHECK(executor->pool().pages_in_use() == 2);
+}
+
+TEST_CASE("a sequence for which memory was short while it adopted a prefix is empty",
+          "[executor][bad_input]") {
+  const auto model = embedded(2);
+  std::mt19937 random(12);
+  const Ids ids = random_ids(300, model->config().n_vocab, random);
+  const Ids other = random_ids(280, model->config().n_vocab, random);
+  const std::string expected = solo_hash(model, other);
+  const auto executor = executor_of(model, {.context = 300, .kv_pages = 20});
+  REQUIRE(open(executor, {.share_prefix = true})->evaluate(ids, LogitRows::kNone).ok());
+  std::size_t n_refused = 0;
+  for (bool is_refused = true; is_refused; n_refused += is_refused) {
+    CAPTURE(n_refused);
+    auto sequence = open(executor, {.share_prefix = true});
+    n_allocations_left = n_refused;
+    try {
+      sequence->adopt(ids);
+      is_refused = false;
+    } catch (const std::bad_alloc&) {
+    }
+    n_allocations_left = SIZE_MAX;
+    if (!is_refused) break;
+    REQUIRE(sequence->position() == 0);
+    const auto logits = require_ok(sequence->evaluate(other, LogitRows::kAll));
+    REQUIRE(sha256_hex(std::as_bytes(logits)) == expected);
+  }
+  CHECK(n_refused > 3);
 }
 
 TEST_CASE("what is stored is taken over at any chunk, and what all is there has no pass",

@@ -14,7 +14,7 @@ OPTIONS = {"chat_template": str, "system": str, "parse_special": bool, "show_spe
            "logit_bias": list, "context": int, "kv": str, "compute": str}
 OUTER = {"prompt_ids": list, "ids": list, "text": str, "stop_reason": str, "drawn_logits_sha256": str}
 MAY_BE_ABSENT = {"prompt": str}
-NOT_JUDGED = {"grammar", "dry_multiplier", "typical_p", "xtc_probability", "dynatemp_range", "min_tokens"}
+JUDGED = OPTIONS.keys() | {field.name for field in fields(Settings)}
 
 
 def is_id(x) -> bool:
@@ -52,8 +52,8 @@ def parse(text: str) -> SimpleNamespace:
     if document.get("contract_version") != CONTRACT:
         raise UnsupportedModel(f"contract_version: found {document.get('contract_version')!r}, here it is {CONTRACT}")
     options = field(document, "options", dict)
-    for name in NOT_JUDGED & options.keys():
-        raise UnsupportedModel(f"options.{name}: texts with it are not judged here")
+    for name in sorted(options.keys() - JUDGED):
+        raise UnsupportedModel(f"options.{name}: outputs with it are not verified here")
     kinds = {int: int, float: NUMBER, str: str}
     settings = Settings(**{f.name: field(options, f.name, kinds[f.type]) for f in fields(Settings)
                            if f.default is MISSING or f.name in options})
