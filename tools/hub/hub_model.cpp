@@ -199,9 +199,9 @@ class Hub {
 void add_hub_option(OptionTable& table, std::string* name) {
   table
       .text("hf,hfr,hf-repo", "REPO[:QUANT]", name,
-            "instead of MODEL: download a model from the Hugging Face hub into its usual cache, if "
-            "it is not there yet, and check the SHA-256. Without QUANT: the Q4_K_M file, else the "
-            "first GGUF file")
+            "instead of MODEL: a model on the Hugging Face hub. It is downloaded into the usual "
+            "cache of the hub, unless it is there already, and its SHA-256 is checked. Without "
+            "QUANT: the Q4_K_M file if there is one, else the first GGUF file")
       .in_place_of("MODEL");
 }
 

@@ -78,11 +78,11 @@ void add_output_options(OptionTable& table, BenchArguments& a) {
              "also print the measured read bandwidth and dot-product rate of the machine; without "
              "a model, print only these");
   table.flag("profile", &a.profile,
-             "also print the time of each operation, and which percentage of the machine's read "
-             "bandwidth or dot-product rate it reaches");
+             "also print the time of each operation, and its percentage of the machine's read "
+             "bandwidth or dot-product rate");
   table.flag("no-peaks", &a.no_peaks,
-             "do not measure the read bandwidth and dot-product rate of the machine (which needs "
-             "512 MiB of memory), and print no percentages of them");
+             "do not measure the read bandwidth and dot-product rate of the machine, and print no "
+             "percentages of them; the measurement needs 512 MiB of memory");
   table.file("compare", "OLD.json", &a.compare,
              "also print the ratio of each result to that of an earlier run, whose -o json output "
              "is in OLD.json");
@@ -124,8 +124,7 @@ OptionTable make_bench_table(BenchArguments& a) {
   table.text("synthetic", "SHAPE", &a.synthetic,
              "instead of MODEL: make a model with random weights in a temporary file; SHAPE: a "
              "NAME of llmsynth --shape, such as tinyllama");
-  table.text("type", "TYPE", &a.type,
-             "weight type of the synthetic model: one of llmquant's values of TYPE");
+  table.text("type", "TYPE", &a.type, "weight type of the synthetic model: a TYPE of llmquant");
   add_test_options(table, a);
   add_engine_options(table, a);
   add_output_options(table, a);

@@ -14,8 +14,9 @@ OptionTable make_check_table(CheckArguments& a) {
       .positional(
           "MODEL", &a.model, false,
           "GGUF file. May be omitted with --layer-diff, --stages, --verify, --replay and --audit: "
-          "the file given there contains the hash of the model, and llmcheck looks for a model "
-          "with this hash in the folder of that file, in . and in ./models")
+          "the files for these options contain the hash of the model. llmcheck looks for a model "
+          "with this hash in the folder of the file, in the working directory and in its subfolder "
+          "models")
       .file();
   table.group("Model");
   add_hub_option(table, &a.hub_model);
@@ -46,9 +47,9 @@ OptionTable make_check_table(CheckArguments& a) {
              "check that no line of a receipt log (of llmserve --receipts) was changed, moved or "
              "removed; LOG is the log or its folder; needs no model");
   table.file("audit", "RECEIPT.json", &a.audit,
-             "spot-check a receipt that contains a hash of the activations: recompute some of them "
-             "from their inputs. --challenge selects which; the file of --opening contains their "
-             "inputs (docs/receipts.md)");
+             "spot-check a receipt that contains a hash of the activations: recompute some "
+             "activations from their inputs. --challenge selects them; the maker of the receipt "
+             "supplies the inputs in the file for --opening (docs/receipts.md)");
   table.text("judge", "URL", &a.judge,
              "request greedy output from another engine's server (OpenAI API) that runs this model "
              "file; report whether the output is correct, or which bug explains it");
@@ -75,13 +76,13 @@ OptionTable make_check_table(CheckArguments& a) {
   table.group("Options for --replay and --audit");
   table.file("commit", "OUT.json", &a.commit,
              "if --replay passes, write a copy of the receipt that also contains a hash of the "
-             "activations, as --audit needs");
+             "activations, for --audit");
   table.text("challenge", "TEXT", &a.challenge,
              "random text that selects what --audit recomputes; choose it after you have received "
              "the receipt");
   table.file("opening", "FILE", &a.opening,
-             "file with the inputs of what --audit recomputes; the maker of the receipt writes it "
-             "with --make-opening");
+             "file with the inputs of the activations that --audit recomputes; the maker of the "
+             "receipt writes it with --make-opening");
   table.file("make-opening", "FILE", &a.make_opening,
              "for the maker of the receipt: do not check, but write the file for --opening; takes "
              "one prefill");
@@ -103,7 +104,7 @@ OptionTable make_check_table(CheckArguments& a) {
              "prints it)");
   table.text("log-head", "SHA256", &a.log_head,
              "require that the log contains the line with this hash, which llmcheck or llmserve "
-             "printed earlier; this proves that no line up to it was removed");
+             "printed earlier; this proves that no line before it was removed");
   table.group("Options for --verify");
   table.flag("verify-quick", &a.verify_quick, "use two prompts of the reference instead of all");
   table.flag("verify-quantized", &a.verify_quantized,
@@ -131,17 +132,19 @@ OptionTable make_check_table(CheckArguments& a) {
   table.choice(
       "compute", "MODE", &a.compute,
       {{"both", CheckCompute::kBoth}, {"int8", CheckCompute::kInt8}, {"f32", CheckCompute::kF32}},
-      "type of the activations. --layer-diff and --stages: int8 (with an f16 KV cache), f32 (with "
-      "an f32 KV cache), or one run of each. Other checks: both means int8");
+      "type of the activations. both: with --layer-diff and --stages, one run with int8 and one "
+      "with f32; with other checks, the same as int8");
   table.choice(
       "kv", "TYPE", &a.kv,
       {{"auto", std::nullopt}, {"f16", KvType::kF16}, {"f32", KvType::kF32}, {"q8", KvType::kQ8}},
-      "type of the KV cache for --ppl, --kld and --dump, and for the int8 run of --layer-diff and "
-      "--stages; auto: f16 if the activations are int8, f32 if they are f32");
+      "type of the KV cache for --ppl, --kld, --dump, --layer-diff and --stages; auto: f16 if the "
+      "activations are int8, f32 if they are f32. With --layer-diff and --stages, the run with f32 "
+      "activations always has an f32 KV cache");
   table.file(
       "tol", "FILE", &a.limits,
-      "--layer-diff: JSON file with error limits for the run in which each layer gets the output "
-      "of the layer before it. They replace the limits that llmcheck measures for the model");
+      "--layer-diff: JSON file with error limits for a normal run of the model, in which errors "
+      "accumulate from layer to layer (docs/tolerances.md). They replace the limits that llmcheck "
+      "measures for the model");
   table.text("p,prompt", "TEXT", &a.prompt, "prompt for --dump and --self");
   add_isa_option(table, &a.isa);
   table.integer("t,threads", "N", &a.threads, 0, 1024,

@@ -35,9 +35,10 @@ void add_load_options(OptionTable& table, LoadArguments& a) {
   table.group("Scheduler");
   table.integer("parallel", "N", &a.scheduler.parallel, 1, 4096,
                 "maximum number of requests that run at once; others wait");
-  table.integer("chunk", "TOKENS", &a.scheduler.step_tokens, 1, 65536,
-                "maximum number of tokens in one forward pass: first one token of each request in "
-                "decode, then prompt tokens up to the limit");
+  table.integer(
+      "chunk", "TOKENS", &a.scheduler.step_tokens, 1, 65536,
+      "maximum number of tokens in one forward pass: one for each request that is decoding; "
+      "prompt tokens fill the rest");
   table.integer("kv-pages", "N", &a.scheduler.kv_pages, 0, 1 << 24,
                 "number of KV cache pages (256 positions each) for all requests; 0: enough for "
                 "--parallel requests");
@@ -61,7 +62,8 @@ void add_run_options(OptionTable& table, LoadArguments& a) {
                 "number of requests in a run that fits the cost model; such a run has a different "
                 "seed from the compared run");
   table.real("agree", "PERCENT", &a.agree, 0, 1000,
-             "maximum difference between simulated and measured results, in percent");
+             "with --mode both: exit code 1 if a simulated result that is marked with * differs "
+             "from the measured one by more than PERCENT");
   table.flag(
       "check", &a.check,
       "afterwards, run every request again by itself; tokens and logits must be bit-identical");

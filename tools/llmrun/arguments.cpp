@@ -70,10 +70,10 @@ void add_grammar_options(OptionTable& table, RunArguments& a) {
   table.text("j,json-schema", "TEXT", &a.json_schema,
              "output JSON that matches this schema, on one line");
   table.file("jf,json-schema-file", "FILE", &a.json_schema_file,
-             "the same, with the schema in a file");
+             "like --json-schema, with the schema in a file");
   table.text("grammar", "TEXT", &a.grammar,
              "constrain the output to this GBNF grammar (start rule: root)");
-  table.file("grammar-file", "FILE", &a.grammar_file, "the same, with the grammar in a file");
+  table.file("grammar-file", "FILE", &a.grammar_file, "like --grammar, with the grammar in a file");
   table.text("regex", "TEXT", &a.regex,
              "constrain the output: this regular expression must match all of it");
 }
@@ -175,9 +175,9 @@ void add_output_options(OptionTable& table, RunArguments& a) {
   table.file("receipt", "FILE", &a.receipt,
              "write a receipt of the run as JSON (model hash, options, tokens, hash of the "
              "logits); llmcheck --replay checks it");
-  table.flag("receipt-rows", &a.receipt_rows,
-             "add a hash of all activations to the receipt, as llmcheck --audit needs; takes one "
-             "more prefill");
+  table.flag(
+      "receipt-rows", &a.receipt_rows,
+      "add a hash of all activations to the receipt, for llmcheck --audit; takes one more prefill");
   table.file("dump-layers", "FILE", &a.dump_layers,
              "write the activations of every layer to an NPZ file, for llmcheck --layer-diff");
 }
@@ -292,8 +292,7 @@ OptionTable make_run_table(RunArguments& arguments) {
   table.positional("MODEL", &arguments.model, false, "GGUF file (see also -m and -hf)").file();
   table.positional("PROMPT", &arguments.prompt_positional, false,
                    "prompt, or - to read it from standard input (see also -p and -f)");
-  table.positional("-", &arguments.stdin_positional, false,
-                   "append standard input to the prompt that comes before");
+  table.positional("-", &arguments.stdin_positional, false, "append standard input to the prompt");
   add_prompt_options(table, arguments);
   add_generation_options(table, arguments);
   add_grammar_options(table, arguments);

@@ -30,8 +30,9 @@ void add_model_options(OptionTable& table, ServeArguments& a) {
   add_chat_options(table, &a.chat, fmt::format("{}", fmt::join(ChatStyle::built_in(), ", ")));
   table.choice("pooling", "KIND", &a.pooling,
                {{"auto", std::nullopt}, {"mean", Pooling::kMean}, {"last", Pooling::kLast}},
-               "how an embedding is made from those of the tokens: their mean, or that of the last "
-               "token; auto: as the model file says, else last");
+               "how the embedding of a text is made; mean: the mean of the embeddings of its "
+               "tokens; last: the embedding of its last token; auto: as the model file says, or "
+               "last if it says nothing");
   table.flag("strict", &a.strict, "treat warnings about the model file as errors");
   table
       .optional_text(
@@ -72,9 +73,10 @@ void add_scheduler_options(OptionTable& table, ServeArguments& a) {
                 "maximum number of waiting requests; further ones get HTTP status 429");
   table.integer("max-tokens", "N", &a.max_tokens, 0, INT32_MAX,
                 "maximum number of tokens in a response; 0: as many as fit into the context");
-  table.integer("chunk,b,batch-size", "TOKENS", &a.scheduler.step_tokens, 1, 65536,
-                "maximum number of tokens in one forward pass: first one token of each request in "
-                "decode, then prompt tokens up to the limit");
+  table.integer(
+      "chunk,b,batch-size", "TOKENS", &a.scheduler.step_tokens, 1, 65536,
+      "maximum number of tokens in one forward pass: one for each request that is decoding; "
+      "prompt tokens fill the rest");
   table.choice(
       "speculate", "KIND", &a.speculate,
       {{"auto", SpeculateKind::kAuto},
@@ -89,10 +91,11 @@ void add_scheduler_options(OptionTable& table, ServeArguments& a) {
              "never changes a result");
   table
       .integer("kv-memory", "MIB", &a.kv_memory, 0, 1 << 24,
-               "memory for the KV cache of all requests together; if one full context (-c) does "
-               "not fit, -c is reduced. Otherwise never changes a result")
+               "memory for the KV cache of all requests together. If one full context (-c) does "
+               "not fit, -c is reduced; apart from this, never changes a result")
       .shown_default(
-          "enough for --parallel full contexts, but at most 1024, and always enough for one");
+          "enough for --parallel full contexts, but at most 1024, or the size of one full context "
+          "if that is more");
   table.file("cache-dir", "DIR", &a.cache_dir,
              "keep the KV cache of prompts and responses in files in DIR, so that a later start "
              "can reuse it; servers may share DIR");
