@@ -168,7 +168,7 @@ void DeltaNet::change_state(PassWorker& at, std::size_t layer, const DeltaNetSpe
     const auto change = [&](std::size_t begin, std::size_t end) {
       const std::size_t row = run.first_row + begin;
       const float* const conv = conv_.data() + row * spec.channels();
-      const float* const q = conv + head % spec.n_k_heads * spec.k_dim;
+      const float* const q = conv + spec.k_head_of(head) * spec.k_dim;
       at.kernels().delta_rule(
           {.q = q,
            .k = q + spec.k_rows(),

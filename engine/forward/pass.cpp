@@ -209,7 +209,8 @@ void PassWorker::add_product(PassOp op, const PackedMatrix& w, const InputRows& 
                              std::span<const float> norm, std::size_t layer, AddedTaps taps,
                              std::span<const float> bias) {
   const float scale = config().residual_scale;
-  const bool apart = has_probe() || !norm.empty() || !bias.empty() || scale != 1.0F;
+  const bool apart =
+      has_probe() || !norm.empty() || !bias.empty() || scale != 1.0F || w.has_scales();
   float* const y = apart ? pass_.output_.data() : pass_.x_.data();
   const RowTasks tasks = tasks_of(w, input.n);
   run_tasks(tasks.size(), [&](std::size_t i) {

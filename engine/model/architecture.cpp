@@ -136,6 +136,14 @@ constexpr std::array kQwen35MoeRoles = {
     RoleNeed{"ffn_down.weight", Need::kRequired, "ffn_down_exps.weight"},
 };
 
+constexpr std::array kQwen3NextRoles = [] {
+  std::array<RoleNeed, kQwen35MoeRoles.size() + 2> roles;
+  std::ranges::copy(kQwen35MoeRoles, roles.begin());
+  roles[roles.size() - 2] = {"ssm_beta.weight", Need::kRequired, "ssm_ba.weight", true};
+  roles[roles.size() - 1] = {"ssm_alpha.weight", Need::kRequired, "ssm_ba.weight", true};
+  return roles;
+}();
+
 // Facts from transformers' modeling_llama.py, modeling_qwen2.py and modeling_qwen3.py;
 // modeling_mistral.py is the first with a sliding window.
 constexpr std::array kArchitectures = {
@@ -188,6 +196,18 @@ constexpr std::array kArchitectures = {
                  .rope_scalings = kRopeScalings,
                  .computed_keys = kQwen35MoeKeys,
                  .roles = kQwen35MoeRoles},
+    // modeling_qwen3_next.py; value heads are in transformers' order, unlike those of qwen35.
+    Architecture{.name = "qwen3next",
+                 .keys = {.d_ff = "expert_feed_forward_length"},
+                 .rope_pairs = RopePairs::kHalves,
+                 .full_attention_period = 4,
+                 .groups_value_heads = true,
+                 .has_output_gate = true,
+                 .has_experts = true,
+                 .has_shared_expert = true,
+                 .rope_scalings = kRopeScalings,
+                 .computed_keys = kQwen35MoeKeys,
+                 .roles = kQwen3NextRoles},
     // modeling_phi3.py. The long factors hold for every text, as long as a context is longer than
     // the original one.
     Architecture{.name = "phi3",

@@ -82,7 +82,9 @@ struct RoleNeed {
   /// Its name in files; empty: the role's. Matrices of one name are one tensor, their rows one
   /// after the other in the order of the architecture's rows.
   std::string_view in_file = {};
-  bool by_head = false;  ///< the heads of that tensor's roles are interleaved
+  /// The heads of that tensor's roles are interleaved; of a DeltaNet's gates, one row for each
+  /// value head, the rows of each key head.
+  bool by_head = false;
 };
 
 /// A key that must be absent or one of two values: other values ask for what is not computed here.
@@ -107,9 +109,10 @@ struct Architecture {
   /// All but the last of so many layers are Gated DeltaNets, if the file does not say otherwise;
   /// 0: none is.
   std::size_t full_attention_period = 0;
-  bool has_output_gate = false;    ///< AttentionSpec::output_gate
-  bool has_experts = false;        ///< feed-forwards are mixtures of experts
-  bool has_shared_expert = false;  ///< FfnSpec::d_shared
+  bool groups_value_heads = false;  ///< DeltaNetSpec::grouped
+  bool has_output_gate = false;     ///< AttentionSpec::output_gate
+  bool has_experts = false;         ///< feed-forwards are mixtures of experts
+  bool has_shared_expert = false;   ///< FfnSpec::d_shared
   /// All but the last of so many layers have the file's attention.sliding_window; 1: every layer
   /// has it; 0: none, and a file with one is refused.
   std::size_t window_period = 0;

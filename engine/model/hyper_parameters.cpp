@@ -391,7 +391,8 @@ Status Reader::read_delta_nets() {
                                              .n_v_heads = v_heads,
                                              .k_dim = k_dim,
                                              .v_dim = v_rows / v_heads,
-                                             .conv_width = width};
+                                             .conv_width = width,
+                                             .grouped = config_.architecture->groups_value_heads};
   return Ok{};
 }
 

@@ -25,14 +25,21 @@ struct AttentionSpec {
 };
 
 /// Gated DeltaNet (docs/numerics.md): a causal convolution over q, k and v, then a state for each
-/// value head that every token changes. Key head h % n_k_heads belongs to value head h.
+/// value head that every token changes.
 struct DeltaNetSpec {
   std::size_t n_k_heads = 0;   ///< ssm.group_count; divides n_v_heads
   std::size_t n_v_heads = 0;   ///< ssm.time_step_rank
   std::size_t k_dim = 0;       ///< ssm.state_size: of a head of q and of k
   std::size_t v_dim = 0;       ///< ssm.inner_size / n_v_heads
   std::size_t conv_width = 0;  ///< ssm.conv_kernel: positions that the convolution sees, >= 2
+  bool grouped = false;        ///< value heads of one key head are neighbours
 
+  /// Value heads of a key head.
+  std::size_t heads_per_k() const { return n_v_heads / n_k_heads; }
+  /// The key head of a value head.
+  std::size_t k_head_of(std::size_t head) const {
+    return grouped ? head / heads_per_k() : head % n_k_heads;
+  }
   std::size_t k_rows() const { return n_k_heads * k_dim; }
   constexpr std::size_t v_rows() const { return n_v_heads * v_dim; }
   /// Channels of the convolution: q, k and v, one after the other.

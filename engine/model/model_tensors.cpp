@@ -21,6 +21,11 @@ constexpr std::array<std::string_view, 13> kRefusedParts = {
     "attn_k_norm", "attn_qkv",      "attn_sub_norm", "ffn_sub_norm", "post_",
     ".scale",      "rope_factors_", "nextn."};
 
+// What may stand beside a matrix, in place of ".weight": factors of its products, and of its
+// activations, which have scales of their own here.
+constexpr std::string_view kScale = ".scale";
+constexpr std::string_view kInputScale = ".input_scale";
+
 // Unknown tensors that get a warning of their own.
 constexpr std::size_t kNamedUnknowns = 5;
 
@@ -86,6 +91,40 @@ bool is_name_of_another(const Architecture& architecture, const TensorRole& role
   });
 }
 
+/// "blk.0.attn_q.scale" of "blk.0.attn_q.weight".
+std::string name_beside(std::string_view weight, std::string_view suffix) {
+  return fmt::format("{}{}", weight.substr(0, weight.rfind('.')), suffix);
+}
+
+/// Whether a factor of the role's products may stand beside its matrix (docs/formats.md).
+bool may_be_scaled(const TensorRole& role) {
+  return role.is_matrix() && role.name != "token_embd.weight" &&
+         !role.name.starts_with("ffn_gate_inp");
+}
+
+/// The factors of the products of `weight`; none where the file has none.
+Result<std::vector<float>> find_scales(const GgufFile& gguf, std::string_view weight,
+                                       std::size_t stack) {
+  const std::string name = name_beside(weight, kScale);
+  const GgufTensor* tensor = gguf.find_tensor(name);
+  if (tensor == nullptr) return std::vector<float>();
+  if (tensor->type != WeightType::kF32)
+    return error_of(ErrorCode::kUnsupported, name, *tensor,
+                    fmt::format("found type {}, need F32", block_traits(tensor->type).name));
+  const GgufArray<float> values(gguf.tensor_data(*tensor));
+  if (values.size() != stack || tensor->dims[0] != stack)
+    return error_of(ErrorCode::kMalformed, name, *tensor,
+                    fmt::format("found shape {}, need [{}]", shape_text(*tensor), stack));
+  std::vector<float> scales(stack);
+  for (std::size_t i = 0; i < stack; ++i) {
+    scales[i] = values[i];
+    if (!std::isfinite(scales[i]))
+      return error_of(ErrorCode::kNonFinite, name, *tensor,
+                      fmt::format("found {} at index {}, need finite numbers", scales[i], i));
+  }
+  return scales;
+}
+
 /// The tensor of `role`, checked; empty where the file has none and need not.
 Result<TensorView> bind(const GgufFile& gguf, const HyperParameters& config, const TensorRole& role,
                         int layer) {
@@ -105,6 +144,9 @@ Result<TensorView> bind(const GgufFile& gguf, const HyperParameters& config, con
                   .data = gguf.tensor_data(*tensor)};
   LLM_RETURN_IF_ERROR(check_shape(role, view, *tensor, config, layer));
   LLM_RETURN_IF_ERROR(check_type(role, view, *tensor));
+  if (may_be_scaled(role)) {
+    LLM_TRY(view.scales, find_scales(gguf, name, role.stack.of(config, layer)));
+  }
   if (const RowsInTensor rows = rows_in_tensor(config, role, layer);
       role.is_matrix() && rows.all > role.rows.of(config, layer)) {
     const std::size_t stride = view.data.size() / view.n_rows;
@@ -174,6 +216,8 @@ Result<ModelTensors> bind_tensors(const GgufFile& gguf, const HyperParameters& c
   for (const auto& [role, layer] : roles_of_model(config.n_layers)) {
     LLM_TRY(TensorView view, bind(gguf, config, *role, layer));
     if (!view.empty()) used.push_back(view.name);
+    for (const std::string_view suffix : {kScale, kInputScale})
+      if (!view.empty() && may_be_scaled(*role)) used.push_back(name_beside(view.name, suffix));
     role->view.of(tensors, layer) = std::move(view);
   }
   LLM_RETURN_IF_ERROR(check_rope_divisors(gguf, tensors.rope_divisors));

@@ -23,6 +23,9 @@ struct TensorView {
   std::size_t n_cols = 0;
   std::size_t first_row = 0;  ///< of the rows in the file's tensor, which may hold those of others
   std::span<const std::byte> data;  ///< those rows; of heads in turn with others, all (file_row())
+  /// Of a matrix: factors of its products, one, or one for each of n_rows / scales.size() rows;
+  /// finite. Empty: the file has none.
+  std::vector<float> scales = {};
 
   bool empty() const { return name.empty(); }
 };

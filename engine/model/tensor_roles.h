@@ -298,12 +298,15 @@ inline bool is_reordered(const HyperParameters& config, const TensorRole& role) 
 inline std::size_t file_row(const HyperParameters& config, const TensorRole& role, int layer,
                             std::size_t packed) {
   if (!is_reordered(config, role)) return packed;
-  const std::size_t head_dim = config.attention(static_cast<std::size_t>(layer)).head_dim;
+  const LayerSpec& spec = config.layers[static_cast<std::size_t>(layer)];
+  const DeltaNetSpec* const delta = spec.delta_net();
+  const std::size_t head_dim = delta != nullptr ? delta->heads_per_k() : spec.head_dim();
   std::size_t dim = packed % head_dim;
   std::size_t head = packed / head_dim;
-  const std::size_t rope_dims = config.rope_of(static_cast<std::size_t>(layer)).dims;
-  if (role.order == RowOrder::kRopeHeads && dim < rope_dims)
-    dim = dim % 2 * (rope_dims / 2) + dim / 2;
+  if (role.order == RowOrder::kRopeHeads) {
+    const std::size_t rope_dims = config.rope_of(static_cast<std::size_t>(layer)).dims;
+    if (dim < rope_dims) dim = dim % 2 * (rope_dims / 2) + dim / 2;
+  }
   if (role_in(*config.architecture, role).by_head) {
     const RowsInTensor rows = rows_in_tensor(config, role, layer);
     const std::size_t own = role.rows.of(config, layer);

@@ -213,7 +213,8 @@ std::shared_ptr<WeightStore> WeightStore::mapped(WeightPlan plan, PackedCache ca
 
 PackedMatrix WeightStore::matrix(const PlacedMatrix& placed) {
   return PackedMatrix(placed.shape, {shared_from_this(), panels_.data() + placed.offset},
-                      in_memory() ? nullptr : std::make_shared<const Source>(*this, placed));
+                      in_memory() ? nullptr : std::make_shared<const Source>(*this, placed),
+                      placed.view->scales);
 }
 
 void WeightStore::note(const PlacedMatrix& matrix, std::optional<Error> error) {

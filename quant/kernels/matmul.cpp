@@ -125,6 +125,10 @@ void matmul(const KernelTable& kernels, const PackedMatrix& w, TaskRows rows,
                     .next_end = run_end - ahead});
     begin = run.end;
   }
+  if (!w.has_scales()) return;
+  LLM_CHECK(epilogue == Epilogue::kStore);
+  for (std::size_t t = 0; t < x.n_tokens(); ++t)
+    for (std::size_t r = rows.begin; r < rows.end; ++r) y[t * y_stride + r] *= w.scale_of(r);
 }
 
 }  // namespace llm

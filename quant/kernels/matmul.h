@@ -90,13 +90,14 @@ class RowTasks {
   std::size_t rows_per_task_;
 };
 
-/// y = W x in the given rows of W, for T tokens; decode is T = 1 and nothing else differs.
+/// y = W x in the given rows of W, times their scale, for T tokens; decode is T = 1 and nothing
+/// else differs.
 ///
 /// @param rows  begins with a panel, ends with a panel or the last row
 /// @param x  activations in w's format, or f32 for --compute f32
 /// @param y  (T, y_stride), f32; row r of w goes to column r
 /// @param workspace  at least matmul_workspace_bytes(T), this worker's own
-/// @pre   x.n_cols() == w.n_cols()
+/// @pre   x.n_cols() == w.n_cols(); nothing is added where w has scales
 /// @post  equal bits for any division of the rows, T and instruction set (docs/numerics.md)
 /// Cost:  T = 1 reads the rows' weights once and is memory-bound: judge it in GB/s. Large T is
 /// bound by the rate of 8-bit dot products: judge it in MAC/s. Panels that do

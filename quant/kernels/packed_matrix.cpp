@@ -206,6 +206,7 @@ PackedMatrix PackedMatrix::part(std::size_t first_row, std::size_t n_rows) const
   LLM_CHECK(first_row % kPanelRows == 0 && n_rows % kPanelRows == 0);
   LLM_CHECK(first_row + n_rows <= shape_.n_rows);
   PackedMatrix out = *this;
+  if (scales_.size() > 1) out.scales_ = {scale_of(first_row)};
   out.shape_.n_rows = n_rows;
   out.first_panel_ += first_row / kPanelRows;
   out.panels_ = {panels_, panels_.get() + first_row / kPanelRows * panel_bytes()};

@@ -4,6 +4,8 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/checked_size.h"
 #include "base/result.h"
@@ -84,9 +86,13 @@ class PackedMatrix {
 
   /// @param panels  shape.bytes() bytes of packed panels, and what keeps their memory
   /// @param source  has them while they do not all lie there; nullptr: they do
+  /// @param scales  factors of products, of equal parts of the rows; empty: 1
   PackedMatrix(const PackedShape& shape, std::shared_ptr<const std::byte> panels,
-               std::shared_ptr<const PanelSource> source = nullptr)
-      : shape_(shape), panels_(std::move(panels)), source_(std::move(source)) {}
+               std::shared_ptr<const PanelSource> source = nullptr, std::vector<float> scales = {})
+      : shape_(shape),
+        panels_(std::move(panels)),
+        source_(std::move(source)),
+        scales_(std::move(scales)) {}
 
   /// Packs `file_rows`, the whole matrix as in the file, into memory of its own on this thread.
   /// Errors: kResource with the MiB needed.
@@ -97,7 +103,8 @@ class PackedMatrix {
   void extract_row(std::size_t r, std::span<std::byte> out) const;
 
   /// Rows of this matrix as one of their own; the panels are the same.
-  /// @pre first_row and n_rows are multiples of kPanelRows, and inside of this matrix
+  /// @pre first_row and n_rows are multiples of kPanelRows, and inside of this matrix; where it has
+  /// several scales, of the rows of one of them
   PackedMatrix part(std::size_t first_row, std::size_t n_rows) const;
 
   const PackedShape& shape() const { return shape_; }
@@ -117,6 +124,12 @@ class PackedMatrix {
     return run;
   }
   PanelRun panels(std::size_t begin, std::size_t end) const { return panels(begin, end, end); }
+  bool has_scales() const { return !scales_.empty(); }
+  /// What products with row r are multiplied by (docs/numerics.md, "Scales").
+  float scale_of(std::size_t r) const {
+    if (scales_.size() < 2) return scales_.empty() ? 1.0F : scales_[0];
+    return scales_[r / (n_rows() / scales_.size())];
+  }
   /// 0 for a matrix that is not there.
   std::size_t bytes() const { return n_panels() * panel_bytes(); }
 
@@ -125,6 +138,7 @@ class PackedMatrix {
   std::shared_ptr<const std::byte> panels_;
   std::shared_ptr<const PanelSource> source_;
   std::size_t first_panel_ = 0;  ///< in source_
+  std::vector<float> scales_;
 };
 
 }  // namespace llm

@@ -6,6 +6,7 @@
 #include "base/sha256.h"
 #include "engine/engine.h"
 #include "engine/model/weight_store.h"
+#include "quant/formats/half.h"
 #include "tests/support/host_float_mode.h"
 #include "tests/support/isas.h"
 #include "tests/support/tiny_gguf.h"
@@ -236,6 +237,68 @@ TEST_CASE("sliding windows: one hash on every path", "[invariance]") {
       REQUIRE(hash({}, 33) == expected);
       REQUIRE(hash({}, 1) == expected);
     }
+  }
+}
+
+/// Multiplies weights by a power of two.
+void multiply(std::span<char> data, WeightType type, float factor) {
+  const auto change = [&]<typename T>(std::size_t stride, std::size_t n, auto&& by) {
+    for (std::size_t at = 0; at < data.size(); at += stride)
+      for (std::size_t i = 0; i < n; ++i) {
+        T value;
+        std::memcpy(&value, &data[at + i * sizeof(T)], sizeof(T));
+        value = by(value);
+        std::memcpy(&data[at + i * sizeof(T)], &value, sizeof(T));
+      }
+  };
+  if (type == WeightType::kF32)
+    return change.operator()<float>(4, 1, [&](float x) { return x * factor; });
+  // Blocks begin with d, of Q4_K with d and dmin.
+  change.operator()<std::uint16_t>(
+      block_traits(type).block_bytes, type == WeightType::kQ4_K ? 2 : 1,
+      [&](std::uint16_t x) { return f32_to_f16(f16_to_f32(x) * factor); });
+}
+
+/// Puts a scale beside each matrix that may have one, of experts a different one for each, and
+/// makes up for it in the weights.
+void add_scales(TinyGguf& file) {
+  const std::size_t n = file.tensors.size();
+  for (std::size_t i = 0; i < n; ++i) {
+    TinyGguf::Tensor& tensor = file.tensors[i];
+    if (tensor.dims.size() < 2 || !tensor.name.ends_with(".weight") ||
+        tensor.name == "token_embd.weight" || tensor.name.ends_with("conv1d.weight") ||
+        tensor.name.find("ffn_gate_inp") != std::string::npos)
+      continue;
+    const std::uint64_t stack = tensor.dims.size() > 2 ? tensor.dims[2] : 1;
+    std::string scales;
+    for (std::size_t e = 0; e < stack; ++e) {
+      const float factor = (i + e) % 2 == 0 ? 2.0F : 4.0F;
+      scales += encoded(1 / factor);
+      multiply(std::span(tensor.data)
+                   .subspan(e * tensor.data.size() / stack, tensor.data.size() / stack),
+               static_cast<WeightType>(tensor.type), factor);
+    }
+    const std::string stem = tensor.name.substr(0, tensor.name.size() - 7);
+    file.tensors.push_back({.name = stem + ".scale", .dims = {stack}, .type = 0, .data = scales});
+    file.tensors.push_back(
+        {.name = stem + ".input_scale", .dims = {1}, .type = 0, .data = encoded(7.0F)});
+  }
+}
+
+TEST_CASE("scales multiply the products of their matrices, on every path", "[invariance]") {
+  const ScratchDirectory directory;
+  for (const std::string& architecture : TinyGguf::architectures()) {
+    CAPTURE(architecture);
+    TinyGguf file = TinyGguf::llama({.architecture = architecture});
+    const auto hash = [&] {
+      const auto model = load(directory.write("m.gguf", file.bytes()), {.threads = 2});
+      return logits_hash(*session_of(model, {.context = 16}), token_ids(9, 272), 0);
+    };
+    const std::string plain = hash();
+    add_scales(file);
+    CHECK(hash() == plain);
+    if (architecture == "llama" || architecture == "qwen35moe")
+      require_invariance(directory.write("m.gguf", file.bytes()), 9, KvType::kF16, Compute::kInt8);
   }
 }
 

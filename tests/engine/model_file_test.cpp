@@ -253,6 +253,28 @@ TEST_CASE("YaRN and attention factors", "[model]") {
         "phi3.rope.scaling.original_context_length");
 }
 
+TEST_CASE("a scale beside a matrix has one number, or one for each expert", "[model]") {
+  const auto with = [](const char* architecture, const std::string& name,
+                       const std::vector<float>& values, std::uint32_t type = 0) {
+    TinyGguf file = TinyGguf::llama({.architecture = architecture});
+    std::string data;
+    for (const float value : values) data += encoded(value);
+    file.tensors.push_back({.name = name, .dims = {values.size()}, .type = type, .data = data});
+    return file;
+  };
+  const std::string up = "blk.0.ffn_up.scale";
+  const std::vector<float> five(5, 0.5F);
+  const auto experts = with("qwen3moe", "blk.0.ffn_up_exps.scale", five).bytes();
+  CHECK(require_ok(open_model_bytes(experts)).tensors.layers[0].ffn_up.scales == five);
+  CHECK(refused(with("llama", up, five), ErrorCode::kMalformed, {"need [1]"}).field ==
+        "tensor \"" + up + "\"");
+  refused(with("qwen3moe", "blk.0.ffn_up_exps.scale", {1.0F}), ErrorCode::kMalformed, {"need [5]"});
+  refused(with("llama", up, {INFINITY}), ErrorCode::kNonFinite, {"index 0"});
+  refused(with("llama", up, {1.0F, 1.0F}, 30), ErrorCode::kUnsupported, {"found type BF16"});
+  refused(with("qwen3moe", "blk.0.ffn_gate_inp.scale", {1.0F}), ErrorCode::kUnsupported);
+  refused(with("llama", "token_embd.scale", {1.0F}), ErrorCode::kUnsupported);
+}
+
 TEST_CASE("fused matrices and experts' biases have shapes of their own", "[model]") {
   TinyGguf phi3 = TinyGguf::llama({.architecture = "phi3"});
   phi3.tensor("blk.0.attn_qkv.weight").dims = {32, 32};

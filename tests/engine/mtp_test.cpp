@@ -143,7 +143,7 @@ TEST_CASE("mtp: logits depend on the pairs and not on how they are batched", "[m
 
 TEST_CASE("mtp: a text and its rows are those of plain decoding", "[mtp]") {
   std::mt19937 random(9);
-  for (const char* architecture : {"qwen35", "qwen35moe"}) {
+  for (const char* architecture : {"qwen35", "qwen35moe", "qwen3next"}) {
     const Loaded loaded = load_both(architecture);
     const auto drafter = drafter_of(loaded);
     Counts counts;

@@ -68,6 +68,7 @@ TEST_CASE("every role is bound to its own tensor, and packed from it", "[roles]"
   const bool defer = GENERATE(false, true);
   CAPTURE(defer);
   const auto weights = require_ok(load_weights(model, {.threads = 2, .defer = defer}, warnings));
+  const bool has_gates = find_architecture(architecture)->has_output_gate;
   const bool halves = find_architecture(architecture)->rope_pairs == RopePairs::kHalves;
   std::set<std::string> bound;
   for (const auto& [role, layer] : roles_of_model(2)) {
@@ -77,6 +78,7 @@ TEST_CASE("every role is bound to its own tensor, and packed from it", "[roles]"
     REQUIRE(view.name == name_in_file(*model->config.architecture, *role, layer));
     bound.insert(view.name);
     const bool is_gate = role->name == "attn_q_gate.weight";
+    const bool is_alpha = role->name == "ssm_alpha.weight";
     const bool is_qk = role->order == RowOrder::kRopeHeads;
     const std::size_t n = role->is_matrix() ? view.n_rows : view.n_rows * view.n_cols;
     const std::size_t size = role->is_matrix() ? row_bytes(view.type, view.n_cols) : sizeof(float);
@@ -93,8 +95,11 @@ TEST_CASE("every role is bound to its own tensor, and packed from it", "[roles]"
       std::size_t in_file =
           halves && is_qk ? r - dim + dim / 2 + (dim % 2 == 1 ? rope_dims / 2 : 0) : r;
       // A head of the gate after each head of q.
-      if (is_gate || (role->name == "attn_q.weight" && architecture.starts_with("qwen35")))
+      if (is_gate || (role->name == "attn_q.weight" && has_gates))
         in_file += r / rope_dims * rope_dims + (is_gate ? rope_dims : 0);
+      // Of two key heads two rows of beta, then two of alpha.
+      if (architecture == "qwen3next" && (role->name == "ssm_beta.weight" || is_alpha))
+        in_file += r / 2 * 2 + (is_alpha ? 2 : 0);
       CAPTURE(r);
       if (role->is_matrix()) {
         role->matrix.of(weights, layer).extract_row(r, row);

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <random>
 
+#include "engine/generation/mtp_proposer.h"
 #include "tests/engine/sampler_cases.h"
 #include "validate/outputs/equivalence/cases.h"
 #include "validate/outputs/equivalence/every_proposer.h"
@@ -53,10 +54,12 @@ Complaints complaints_of(Result<CheckResult> result) {
 // ---- kernels by themselves
 
 constexpr std::pair<std::string_view, CheckResult (*)(KernelTables, const KernelSizes&)>
-    kEntries[] = {
-        {"rms_norm", check_rms_norm}, {"rope", check_rope},         {"activate", check_activate},
-        {"axpy", check_axpy},         {"exp", check_exp_distances}, {"to_half", check_to_half},
-        {"attend", check_attend},     {"merge", check_merge},       {"finish", check_finish}};
+    kEntries[] = {{"rms_norm", check_rms_norm},       {"rope", check_rope},
+                  {"activate", check_activate},       {"axpy", check_axpy},
+                  {"exp", check_exp_distances},       {"to_half", check_to_half},
+                  {"attend", check_attend},           {"merge", check_merge},
+                  {"finish", check_finish},           {"convolve", check_convolve},
+                  {"unit_length", check_unit_length}, {"delta_rule", check_delta_rule}};
 
 /// The entry that the planted fault is of, on its instruction set or, where it names none, on the
 /// one that is used. Without a fault every entry and type on every set.
@@ -236,6 +239,56 @@ Complaints proposals(const Bench& bench) {
   return out;
 }
 
+/// The rows that a block for further tokens reads are those of tokens one by one, and what it makes
+/// of several is what it makes of one after the other.
+Complaints further_tokens(const Bench& bench) {
+  constexpr std::size_t kTexts[] = {20, 24, 29, 32};  // lengths, as a text grows
+  const std::size_t n = kTexts[3];
+  const std::size_t width = bench.model->config().d_model;
+  const std::vector<TokenId> tokens = drawn_tokens(*bench.model, n);
+  Complaints out;
+  const auto rows_of = [&](std::size_t step) {
+    std::vector<float> rows(n * width);
+    auto sequence = open_sequence(bench.model, {.context = n}).value();
+    sequence->set_on_normed([&](std::size_t first, std::span<const float> told) {
+      std::ranges::copy(told, rows.begin() + static_cast<std::ptrdiff_t>(first * width));
+    });
+    for (std::size_t at = 0; at < n; at += step)
+      if (!sequence->evaluate(std::span(tokens).subspan(at, step), LogitRows::kNone).ok())
+        out.emplace_back("mtp: no rows");
+    return rows;
+  };
+  const std::vector<float> rows = rows_of(1);
+  if (rows_of(n) != rows) out.emplace_back("mtp: rows of the final norm differ from one by one");
+  const auto drafter = MtpDrafter::load(bench.path, *bench.model, KvType::kF16, 2 * n, 2).value();
+  MtpProposer proposer(drafter);
+  std::size_t told = 0;
+  for (const std::size_t length : kTexts) {
+    proposer.take_rows(told, std::span(rows).subspan(told * width, (length - told) * width));
+    told = length;
+    std::vector<float> found;
+    const ProposalRequest request{.text = std::span(tokens).first(length),
+                                  .draw =
+                                      [&](std::span<const float> logits, std::span<const TokenId>) {
+                                        found.assign(logits.begin(), logits.end());
+                                        return std::optional<TokenId>();
+                                      },
+                                  .interrupted = {}};
+    proposer.propose(request, [](std::size_t) { return std::size_t{1}; });
+    SequenceState alone = drafter->open();
+    std::span<const float> expected;
+    for (std::size_t t = 1; t < length; ++t)
+      expected = drafter
+                     ->evaluate(alone, t - 1, std::span(tokens).subspan(t, 1),
+                                std::span(rows).subspan((t - 1) * width, width))
+                     .logits;
+    if (!found.empty() && !std::ranges::equal(found, expected))
+      out.push_back(fmt::format("mtp: what follows {} tokens differs from one by one", length));
+    if (found.empty() && length != kTexts[0]) out.emplace_back("mtp: no guess");
+  }
+  return out;
+}
+
 struct Check {
   std::string_view name;
   Complaints (*run)(const Bench& bench);
@@ -287,6 +340,7 @@ constexpr Check kChecks[] = {
      }},
     {"sampler", [](const Bench&) { return sampler_differences(); }},
     {"speculation", proposals},
+    {"mtp", further_tokens},
 };
 
 }  // namespace
@@ -298,6 +352,7 @@ std::vector<std::string_view> check_names() {
 }
 bool has_reference(std::string_view name, const Bench& bench) {
   if (name.starts_with("layers") || name == "stages") return !bench.reference.empty();
+  if (name == "mtp") return bench.model->config().n_mtp_layers > 0;
   if (name == "equivalence" || name == "shift") return std::filesystem::exists(frozen_texts(bench));
   return true;
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "engine/forward/reference/delta_net.h"
 #include "engine/forward/reference/ops.h"
 #include "engine/forward/route.h"
 #include "engine/model/rope.h"
@@ -199,6 +200,36 @@ LLM_WRAP(add,
          void, Floats y, Output x, float scale) {
   if (strikes("residual", {{"side", "definition"}}) == nullptr) return real_add(y, x, scale);
   std::ranges::copy(y, x.begin());
+}
+
+// ---- Gated DeltaNet
+
+LLM_WRAP(convolve, "_ZN3llm9reference8convolveESt4spanIKfLm18446744073709551615EES3_", float,
+         Floats inputs, Floats weights) {
+  const Fault* fault = strikes("convolve", {{"side", "definition"}, {"width", inputs.size()}});
+  if (fault == nullptr || !fault->is("oldest")) return real_convolve(inputs, weights);
+  std::vector<float> wrong(inputs.begin(), inputs.end());
+  wrong[0] = wrong[1];
+  return real_convolve(wrong, weights);
+}
+
+LLM_WRAP(unit_length, "_ZN3llm9reference11unit_lengthESt4spanIfLm18446744073709551615EEf", void,
+         Output x, float factor) {
+  const Fault* fault = strikes("unit_length", {{"side", "definition"}, {"n", x.size()}});
+  real_unit_length(x, fault != nullptr && fault->is("factor") ? 1.0F : factor);
+}
+
+LLM_WRAP(delta_rule,
+         "_ZN3llm9reference10delta_ruleERKNS_12DeltaNetSpecESt4spanIKfLm18446744073709551615EES6_"
+         "S6_S6_S6_RKNS_10DeltaStateES4_IfLm18446744073709551615EE",
+         void, const DeltaNetSpec& spec, Floats x, Floats a, Floats b, Floats dt, Floats slope,
+         const DeltaState& state, Output o) {
+  const Fault* fault = strikes("delta_rule", {{"side", "definition"}, {"k_dim", spec.k_dim}});
+  if (fault == nullptr) return real_delta_rule(spec, x, a, b, dt, slope, state, o);
+  DeltaNetSpec other = spec;
+  if (fault->is("other_heads")) other.grouped = !spec.grouped;
+  if (fault->is("gates_swapped")) std::swap(a, b);
+  real_delta_rule(other, x, a, b, dt, slope, state, o);
 }
 
 // ---- angles, which both use

@@ -201,6 +201,62 @@ struct Entries {
       spoil_exp(*fault, (before[i] - largest) / divisor, i, n, y[i]);
   }
 
+  // ---- Gated DeltaNet
+
+  static void convolve(const ConvolveArgs& args) {
+    const auto fault =
+        fault_of("convolve", {{"width", args.width}, {"n", args.n}, {"rows", pass_rows()}});
+    table().convolve(args);
+    if (!fault) return;
+    std::vector<float> other(args.y, args.y + args.n);
+    if (fault->is("ulp")) other.back() = ulp(other.back());
+    if (fault->is("oldest")) {  // as if the row after it
+      std::vector<const float*> rows(args.rows, args.rows + args.width);
+      rows[0] = rows[1];
+      ConvolveArgs wrong = args;
+      wrong.rows = rows.data();
+      wrong.y = other.data();
+      table().convolve(wrong);
+    }
+    for (std::size_t i = 0; i < args.n; ++i) put(args.y[i], other[i]);
+  }
+
+  static void unit_length(float* x, std::size_t n, float factor) {
+    const auto fault = fault_of("unit_length", {{"n", n}, {"rows", pass_rows()}});
+    std::vector<float> other(x, x + n);
+    table().unit_length(x, n, factor);
+    if (!fault) return;
+    if (fault->is("factor")) table().unit_length(other.data(), n, 1.0F);
+    if (fault->is("ulp")) other.assign(x, x + n), other.back() = ulp(other.back());
+    for (std::size_t i = 0; i < n; ++i) put(x[i], other[i]);
+  }
+
+  static void delta_rule(const DeltaRuleArgs& args) {
+    const auto fault = fault_of("delta_rule", {{"k_dim", args.k_dim},
+                                               {"columns", args.n_columns},
+                                               {"tokens", args.n_tokens},
+                                               {"rows", pass_rows()}});
+    if (!fault) return table().delta_rule(args);
+    const std::size_t size = args.k_dim * contract::kLanes;
+    auto state = AlignedBuffer<float>::allocate(size, "a fault").value();
+    std::copy_n(args.state, size, state.data());
+    table().delta_rule(args);
+    if (fault->is("ulp"))
+      return put(args.state[size - contract::kLanes], ulp(args.state[size - contract::kLanes]));
+    std::vector<float> out(args.n_tokens * args.n_columns);
+    DeltaRuleArgs wrong = args;
+    wrong.state = state.data();
+    wrong.out = out.data();
+    wrong.out_stride = args.n_columns;
+    if (fault->is("gates_swapped")) std::swap(wrong.decay, wrong.beta);
+    if (fault->is("key_of_query")) wrong.k = wrong.q;
+    if (fault->is("no_last_token") && wrong.n_tokens > 0) --wrong.n_tokens;
+    table().delta_rule(wrong);
+    for (std::size_t i = 0; i < size; ++i) put(args.state[i], state.data()[i]);
+    for (std::size_t i = 0; i < wrong.n_tokens * args.n_columns; ++i)
+      put(args.out[i / args.n_columns * args.out_stride + i % args.n_columns], out[i]);
+  }
+
   // ---- attention
 
   /// The partial results that a wrong kernel would give. @return false: it gives none
@@ -343,6 +399,7 @@ struct Entries {
     made.matmul = matmul, made.quantize_q8k = quantize_q8k, made.quantize_q8x32 = quantize_q8x32;
     made.rms_norm = rms_norm, made.rope = rope, made.activate = activate, made.axpy = axpy;
     made.to_half = to_half, made.exp_distances = exp_distances;
+    made.convolve = convolve, made.unit_length = unit_length, made.delta_rule = delta_rule;
     made.attend = attend, made.merge = merge, made.finish = finish;
     return made;
   }

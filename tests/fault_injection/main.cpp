@@ -1,6 +1,6 @@
-// llmfaults MODEL.gguf [REFERENCE.npz]: says which checks, parts of models and instruction sets
-// there are; then runs a check for each line "CHECK<TAB>FAULT<TAB>PART" of stdin, the fault
-// planted, in a process of its own that has the loaded model (run.py).
+// llmfaults MODEL.gguf [REFERENCE.npz]: says which checks and parts of models there are, the
+// architecture, and instruction sets; then runs a check for each line "CHECK<TAB>FAULT<TAB>PART" of
+// stdin, the fault planted, in a process of its own that has the loaded model (run.py).
 
 #include <fmt/core.h>
 #include <sys/wait.h>
@@ -69,8 +69,12 @@ int main(int argc, char** argv) {
   bench.sizes.context = std::max<std::size_t>(bench.sizes.context, 1100);
   for (const std::string_view name : check_names()) fmt::print("{} ", name);
   fmt::print("\n");
-  for (const auto& [name, add] : kModelParts) fmt::print("{} ", name);
-  fmt::print("\n");
+  const HyperParameters& config = bench.model->config();
+  const bool takes_parts =
+      std::ranges::all_of(config.layers, [](auto& layer) { return layer.attention() != nullptr; });
+  for (const auto& [name, add] : kModelParts)
+    if (takes_parts) fmt::print("{} ", name);
+  fmt::print("\n{}\n", config.architecture->name);
   for (const Isa isa : all_isas())
     if (isa_supported(isa)) fmt::print("{} ", isa_name(isa));
   fmt::print("\n");

@@ -41,6 +41,24 @@ void drop_early(const SequenceState& cache, std::size_t begin) {
   }
 }
 
+/// Of each layer that has one.
+std::vector<std::vector<std::byte>> states_of(const SequenceState& cache) {
+  std::vector<std::vector<std::byte>> states;
+  const KvGroups& groups = cache.pool().groups();
+  for (std::size_t layer = 0; layer < groups.n_layers() && cache.n_pages() > 0; ++layer) {
+    if (!groups.memory(layer).is_state()) continue;
+    const auto state = cache.state(layer);
+    states.emplace_back(state.begin(), state.end());
+  }
+  return states;
+}
+void set_states(SequenceState& cache, const std::vector<std::vector<std::byte>>& states) {
+  const KvGroups& groups = cache.pool().groups();
+  std::size_t i = 0;
+  for (std::size_t layer = 0; layer < groups.n_layers(); ++layer)
+    if (groups.memory(layer).is_state()) std::ranges::copy(states[i++], cache.state(layer).begin());
+}
+
 }  // namespace
 
 LLM_WRAP(store,
@@ -82,7 +100,12 @@ LLM_WRAP(store,
 LLM_WRAP(truncate, "_ZN3llm13SequenceState8truncateEm", std::size_t, SequenceState* self,
          std::size_t n_positions) {
   if (n_positions == 0) stored().erase(self);
-  return real_truncate(self, n_positions);
+  if (planted("states") == nullptr) return real_truncate(self, n_positions);
+  const std::vector<std::vector<std::byte>> before = states_of(*self);
+  const std::size_t n = real_truncate(self, n_positions);
+  if (n > 0 && states_of(*self) != before && takes_effect("states", "not_returned"))
+    set_states(*self, before);
+  return n;
 }
 
 LLM_WRAP(reserve, "_ZN3llm13SequenceState7reserveEmm", bool, SequenceState* self, std::size_t begin,
@@ -136,6 +159,8 @@ LLM_WRAP(publish,
          "_ZN3llm6KvPool7publishERKSt5arrayISt4byteLm32EEmSt4spanIKiLm18446744073709551615EERj",
          void, KvPool* self, const Prefix& parent, std::size_t group,
          std::span<const TokenId> tokens, KvPool::Page& page) {
+  if (self->groups().is_state(group) && takes_effect("states", "published_zero"))
+    std::memset(self->memory(page), 0, self->page_bytes());
   real_publish(self, parent_of(parent), group, tokens, page);
 }
 

@@ -33,6 +33,7 @@ struct State {
   std::vector<std::size_t> logit_positions;
   std::vector<SequenceState*> caches;
   Compute compute = Compute::kInt8;
+  std::size_t d_model = 0;
   bool probed = false;
   std::atomic<std::size_t> n_embedded = 0;
   std::atomic<int> layer = -1;
@@ -61,6 +62,8 @@ void register_model(const Model& model) {
     };
     add(w.attn_q, "q"), add(w.attn_k, "k"), add(w.attn_v, "v"), add(w.attn_output, "attn_out");
     add(w.ffn_gate, "gate"), add(w.ffn_up, "up"), add(w.ffn_down, "ffn_out");
+    add(w.attn_qkv, "qkv"), add(w.attn_gate, "z"), add(w.ssm_out, "attn_out");
+    add(w.ssm_beta, "beta"), add(w.ssm_alpha, "alpha");
     s.biases[&w.attn_q] = w.attn_q_bias.span();
     s.biases[&w.attn_k] = w.attn_k_bias.span();
     s.biases[&w.attn_v] = w.attn_v_bias.span();
@@ -69,9 +72,11 @@ void register_model(const Model& model) {
                                      {&w.attn_post_norm, "attn_post"},
                                      {&w.ffn_post_norm, "ffn_post"},
                                      {&w.attn_q_norm, "q_norm"},
-                                     {&w.attn_k_norm, "k_norm"}})
+                                     {&w.attn_k_norm, "k_norm"},
+                                     {&w.ssm_norm, "ssm_norm"}})
       if (norm->size() > 0) s.norms[norm->data()] = {name, layer};
   }
+  s.d_model = model.config().d_model;
   s.norms[weights.output_norm.data()] = {"result_norm", -1};
   s.matrices[&weights.output()] = {"logits", -1};
 }
@@ -185,6 +190,60 @@ LLM_WRAP(create_forward, "_ZN3llm7Forward6createERKNS_5ModelEmmNS_6KvTypeE", Res
   return real_create_forward(model, max_batch, context, kv);
 }
 
+namespace {
+/// Of rows [0, n), each but the first becomes the one before.
+void shift_rows(float* rows, std::size_t n, std::size_t width) {
+  if (n < 2) return;
+  note_struck();
+  std::copy_backward(rows, rows + (n - 1) * width, rows + n * width);
+}
+}  // namespace
+
+LLM_WRAP(run_delta_net, "_ZN3llm8DeltaNet3runERNS_10PassWorkerEmRKNS_12DeltaNetSpecE", void,
+         DeltaNet* self, PassWorker& at, std::size_t layer, const DeltaNetSpec& spec) {
+  const auto fault =
+      at.id() == 0 ? planted("delta_net",
+                             {{"layer", layer}, {"rows", pass_rows()}, {"threads", team_size()}})
+                   : std::nullopt;
+  std::vector<std::vector<std::byte>> before;
+  for (SequenceState* cache : fault ? pass_caches() : std::span<SequenceState* const>()) {
+    const auto state = cache->state(layer);
+    before.emplace_back(state.begin(), state.end());
+  }
+  real_run_delta_net(self, at, layer, spec);
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    SequenceState& cache = *pass_caches()[i];
+    const DeltaState old(spec, before[i]);
+    const DeltaState now(spec, cache.state(layer));
+    for (std::size_t c = 0; c < spec.channels() && fault->is("inputs_turned"); ++c) {
+      const float last = now.input(1)[c];
+      put(now.input(1)[c], now.input(2)[c]);
+      put(now.input(2)[c], last);
+    }
+    for (std::size_t k = 0; k < spec.k_dim && fault->is("last_column"); ++k)
+      put(now.at(spec.n_v_heads - 1, k, spec.v_dim - 1),
+          old.at(spec.n_v_heads - 1, k, spec.v_dim - 1));
+    for (std::size_t copy = 0; copy < cache.n_copies() && fault->is("copy_of_end"); ++copy) {
+      note_struck();
+      std::ranges::copy(cache.state(layer), cache.copied_state(copy, layer).begin());
+    }
+  }
+}
+
+LLM_WRAP(run_next_token, "_ZN3llm14NextTokenInput3runERNS_10PassWorkerE", void,
+         NextTokenInput* self, PassWorker& at) {
+  real_run_next_token(self, at);
+  if (at.id() == 0 && at.config().is_mtp() && planted("next_token") != nullptr)
+    shift_rows(at.residual(0).data(), at.rows().size(), at.config().d_model);
+}
+
+LLM_WRAP(run_output, "_ZN3llm6Output3runERNS_10PassWorkerE", void, Output* self, PassWorker& at) {
+  real_run_output(self, at);
+  if (at.id() == 0 && planted("norms") != nullptr)
+    shift_rows(at.wanted().data() + at.n_logit_rows() * at.weights().output().n_rows(),
+               at.wanted_rows().size() - at.n_logit_rows(), at.config().d_model);
+}
+
 LLM_WRAP(run_forward,
          "_ZN3llm7Forward3runESt4spanIKNS_11PassSegmentELm18446744073709551615EES1_IfLm"
          "18446744073709551615EEPNS_9ProbeSinkE",
@@ -192,13 +251,26 @@ LLM_WRAP(run_forward,
          ProbeSink* probe) {
   State& s = state();
   std::vector<PassSegment> changed(segments.begin(), segments.end());
+  std::vector<float> hidden;       // of a pass of further tokens, which has one segment
+  std::vector<TokenId> predicted;  // likewise
   for (PassSegment& segment : changed) {
     const auto number = static_cast<std::size_t>(&segment - changed.data());
     const Fault* fault = strikes("segment", {{"segments", segments.size()},
                                              {"segment", number},
                                              {"tokens", segment.tokens.size()},
-                                             {"position", segment.first_position}});
+                                             {"position", segment.first_position},
+                                             {"mtp", segment.hidden != nullptr}});
     if (fault == nullptr) continue;
+    if (fault->is("row_before") && segment.hidden != nullptr) {
+      hidden.assign(segment.hidden, segment.hidden + segment.tokens.size() * s.d_model);
+      shift_rows(hidden.data(), segment.tokens.size(), s.d_model);
+      segment.hidden = hidden.data();
+    }
+    if (fault->is("token_before")) {
+      predicted.assign(segment.tokens.begin(), segment.tokens.end());
+      std::shift_right(predicted.begin(), predicted.end(), 1);
+      segment.tokens = predicted;
+    }
     if (fault->is("from_zero")) segment.first_position = 0;
     if (fault->is("position_before") && segment.first_position > 0) --segment.first_position;
   }

@@ -38,6 +38,7 @@ class Row:
     id: str  # what is planted (fault.h)
     names: str  # a regular expression of what a complaint says that names the place
     needs: str = ""  # a part that the model must have
+    of: str = ""  # the architecture that has what is made wrong; "": every other
     control: str = ""  # of the checks themselves: the fault that the first check no longer finds as it did
 
     @property
@@ -99,7 +100,7 @@ class Server:
     def __init__(self, program: str, model: str, reference: str):
         self.process = subprocess.Popen([program, model, reference], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         errors="replace")
-        self.checks, self.parts, self.isas = (self.process.stdout.readline().split() for _ in range(3))
+        self.checks, self.parts, self.architecture, self.isas = (self.process.stdout.readline().split() for _ in range(4))
         if not self.checks:
             raise SystemExit(self.process.wait())
 
@@ -141,7 +142,8 @@ class Bench:
     def __init__(self, args: argparse.Namespace, model: str, reference: str):
         self.jobs, self.verbose, self.idle = args.jobs, args.verbose, queue.SimpleQueue()
         servers = [Server(args.llmfaults, model, reference) for _ in range(self.jobs)]
-        self.checks, self.parts, self.isas = servers[0].checks, servers[0].parts, servers[0].isas
+        self.checks, self.parts, self.isas, self.architecture = (
+            getattr(servers[0], what) for what in ("checks", "parts", "isas", "architecture"))
         for server in servers:
             self.idle.put(server)
 
@@ -244,9 +246,11 @@ def main() -> int:
             rows = [row for row in rows if not row.needs_no_model]
         print(f"== {model}", flush=True)
         good &= bench.is_quiet(is_first)
-        tried = drawn(rows, int(n))
-        if len(tried) < len(rows):
-            print(f"{len(tried)} of {len(rows)} faults, drawn by seed {args.seed}")
+        own = "".join({row.of for row in rows} & set(bench.architecture))
+        of_model = [row for row in rows if row.of == own]
+        tried = drawn(of_model, int(n))
+        if len(tried) < len(of_model):
+            print(f"{len(tried)} of {len(of_model)} faults, drawn by seed {args.seed}")
         good &= report(bench.judge_all(tried), is_first and not args.only, args.verbose)
         bench.end()
     cpu = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime

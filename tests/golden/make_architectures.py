@@ -36,6 +36,8 @@ SHAPES = (
     replace(TINY, name="qwen3.5", family="qwen3_5", n_layers=4, n_kv_heads=1, head_dim=16, partial_rotary=0.5, delta=(2, 6, 12, 20)),
     replace(TINY, name="qwen3.5moe", family="qwen3_5_moe", d_model=32, n_layers=4, n_kv_heads=1, head_dim=16, d_ff=16, partial_rotary=0.5,
             delta=(2, 4, 12, 20), n_experts=10, n_used=3),
+    replace(TINY, name="qwen3next", family="qwen3_next", d_model=32, n_layers=4, n_kv_heads=1, head_dim=16, d_ff=16, partial_rotary=0.5,
+            delta=(2, 6, 12, 20), n_experts=10, n_used=3),
     replace(TINY, name="granite", family="granite", n_kv_heads=1, multipliers=GRANITE | {"attention_multiplier": 0.1}),
     replace(TINY, name="gpt-oss", family="gpt_oss", d_model=32, n_kv_heads=1, head_dim=14, d_ff=32, n_experts=10, n_used=6, window=5,
             theta=150000.0, rope=GPT_OSS_YARN | {"factor": 4.0, "original_max_position_embeddings": 1024}),

@@ -57,13 +57,14 @@ def config_of(shape: Shape) -> PretrainedConfig:
         rope["partial_rotary_factor"] = shape.partial_rotary
         more = {"sliding_window": shape.window, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None,
                 "original_max_position_embeddings": rope.get("original_max_position_embeddings", shape.context)}
-    elif family in ("qwen3_5", "qwen3_5_moe"):
-        family, rope["partial_rotary_factor"] = "qwen3_5_text", shape.partial_rotary
+    elif family in ("qwen3_5", "qwen3_5_moe", "qwen3_next"):
+        rope["partial_rotary_factor"] = shape.partial_rotary
         k_heads, v_heads, k_dim, v_dim = shape.delta
         more = {"linear_num_key_heads": k_heads, "linear_num_value_heads": v_heads, "linear_key_head_dim": k_dim,
                 "linear_value_head_dim": v_dim}
+        family = {"qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text"}.get(family, family)
         if shape.n_experts:
-            family, more = "qwen3_5_moe_text", more | {
+            more |= {
                 "num_experts": shape.n_experts, "num_experts_per_tok": shape.n_used, "moe_intermediate_size": shape.d_ff,
                 "shared_expert_intermediate_size": 2 * shape.d_ff}
     elif family == "mistral":

@@ -143,6 +143,12 @@ FAMILY_SHAPES = (
           delta=(3, 6, 40, 24), n_experts=10, n_used=6),
     Shape("qwen3.5moe-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, eps=1e-6, theta=1e7, family="qwen3_5_moe", partial_rotary=0.25,
           delta=(2, 2, 64, 128), n_experts=16, n_used=4),
+    Shape("qwen3next-tied-gqa64-2-of-8", 256, 4, 4, 2, 64, 256, 700, tied=True, eps=1e-6, theta=1e7, family="qwen3_next",
+          partial_rotary=0.25, delta=(2, 6, 32, 32), n_experts=8, n_used=2),
+    Shape("qwen3next-mqa48-unequal", 192, 5, 4, 1, 48, 96, 645, eps=1e-6, theta=1e7, family="qwen3_next", partial_rotary=0.5,
+          delta=(3, 6, 40, 24), n_experts=10, n_used=6),
+    Shape("qwen3next-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, eps=1e-6, theta=1e7, family="qwen3_next", partial_rotary=0.25,
+          delta=(2, 2, 64, 128), n_experts=16, n_used=4),
 )
 FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100")
 FAMILY_TYPES = ("F16", "Q8_0", "Q4_K_M")

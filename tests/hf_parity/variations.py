@@ -48,11 +48,11 @@ def plain(state: State, rng: torch.Generator) -> None:
 def trained(state: State, rng: torch.Generator) -> None:
     """Matrices that keep the size of what they map, and norms whose weights differ."""
     # Experts, in one tensor each, have no .weight.
-    for value in _matrices(state, r"layers.*proj(_qkv|_z|_a|_b)?(\.weight)?$|mlp\.(gate|router)\.weight"):
+    for value in _matrices(state, r"layers.*proj(_qkvz?|_z|_b?a|_b)?(\.weight)?$|mlp\.(gate|router)\.weight"):
         value.mul_(value.shape[-1] ** -0.5 / value.std())
     for value in _matching(state, "norm"):
         value.mul_(torch.exp(0.3 * torch.randn(value.shape, generator=rng)))
-    if _matching(state, "conv1d"):  # Qwen3.5 computes with 1 + the weights of norms that are 0 so far
+    if _matching(state, "conv1d"):  # Qwen3.5 and Qwen3-Next compute with 1 + the weights of norms that are 0 so far
         for value in _matching(state, "norm"):
             value.add_(0.0 if value.any() else 0.3 * torch.randn(value.shape, generator=rng))
     for value in _matching(state, "conv1d"):

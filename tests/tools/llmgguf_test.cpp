@@ -31,6 +31,15 @@ TEST_CASE("llmgguf show", "[llmgguf]") {
   CHECK(whole["metadata"]["tokenizer.ggml.tokens"]["value"].size() == 272);
 }
 
+TEST_CASE("llmgguf show counts scales and what is not used", "[llmgguf]") {
+  const ScratchDirectory directory;
+  TinyGguf model = TinyGguf::llama();
+  for (const char* name : {"blk.0.ffn_up.scale", "blk.0.attn_q.scale", "blk.0.attn_q.input_scale"})
+    model.tensors.push_back({.name = name, .dims = {1}, .type = 0, .data = encoded(1.0F)});
+  run_tool("llmgguf", {"show", directory.write("m.gguf", model.bytes())})
+      .must_end(0, {}, {"2 tensors *.scale:", "1 tensors *.input_scale: not used"});
+}
+
 TEST_CASE("llmgguf show prints hostile text on one line", "[llmgguf]") {
   const ToolFolder folder;
   TinyGguf model = TinyGguf::llama();

@@ -109,11 +109,16 @@ SETTINGS = [
     ("gpt-oss", {"rope.freq_base": ABSENT}), ("gemma3", {"rope.freq_base": ABSENT}), ("gemma3", {"rope.freq_base_swa": ABSENT}),
     ("phi3", {"rope.scaling.attn_factor": 1.25}),
     ("gemma3", {"block_count": 62}),  # scores of the largest Gemma 3 have a scale of their own
+    # Beside matrices.
+    ("qwen2", {}, {f"{name}.scale": np.float32([1.5]) for name in ("blk.0.attn_q", "blk.0.ffn_up", "blk.1.attn_output", "blk.1.ffn_down")}),
+    ("phi3", {}, {f"blk.0.{name}.scale": np.float32([0.7]) for name in ("attn_qkv", "ffn_up")}),
+    ("qwen3.5moe", {}, {f"blk.1.ffn_{name}_exps.scale": np.linspace(0.5, 2, 10, dtype=np.float32) for name in ("gate", "up", "down")}
+     | {f"blk.0.{name}.scale": np.float32([1.3]) for name in ("attn_qkv", "attn_gate", "ssm_beta", "ssm_alpha", "ssm_out", "ffn_down_shexp")}),
 ]
 
 
-def check_setting(bin_dir: Path, folder: Path, name: str, keys: dict) -> None:
-    path = changed(folder, name, keys, layers=keys.get("block_count", 0))
+def check_setting(bin_dir: Path, folder: Path, name: str, keys: dict, tensors: dict | None = None) -> None:
+    path = changed(folder, name, keys, tensors, layers=keys.get("block_count", 0))
     plain, model = GgufModel(GOLDENS / f"{name}.gguf"), GgufModel(path)
     arithmetic = Contract("f32", "f32")
     dump, greedy = run(model, IDS, [len(IDS)], 0, arithmetic=arithmetic)
@@ -230,7 +235,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         checks = [(f"transformers: {name}", check_family, (name,)) for name in names]
-        checks += [(f"engine: {name} {keys}", check_setting, (bin_dir, folder, name, keys)) for name, keys in SETTINGS]
+        checks += [(f"engine: {row[0]} {row[1] or sorted(row[2])}", check_setting, (bin_dir, folder, *row)) for row in SETTINGS]
         checks += [(f"refused: {row[0]} {row[1] or sorted(row[2])}", check_refusal, (folder, *row)) for row in REFUSED]
         checks += [(f"ways to run {name}", check_ways_to_run, (name,)) for name in ("gpt-oss", "qwen3.5moe")]
         checks += [("arithmetic", check_arithmetic, (folder,)), ("dump", check_dump, (folder,))]

@@ -32,6 +32,8 @@ CLASSES = {
     "gpt_oss": Class({"swiglu_limit": (7.0, None), "swiglu_alpha": (1.702, None)}, window_period=2, whole_yarn=False),
     "qwen3_5_text": Class({"attention_bias": (False,)}, partial_rope=True, ropes=("default",)),
     "qwen3_5_moe_text": Class({"attention_bias": (False,)}, partial_rope=True, ropes=("default",)),
+    "qwen3_next": Class({"attention_bias": (False, None), "norm_topk_prob": (True,), "decoder_sparse_step": (1, None), "mlp_only_layers": ([], None)},
+                        partial_rope=True, ropes=("default",)),
     "smollm3": Class(no_rope_period=4),
     "gemma3_text": Class({"use_bidirectional_attention": (False, None)}, ("gelu_pytorch_tanh",), window_period=6, wide_layers=62),
     "granite": Class(multipliers=("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling")),

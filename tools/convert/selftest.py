@@ -49,6 +49,8 @@ REFUSED = [
     ("gemma3", "config.json", {"layer_types": ["full_attention"] * 2 + ["sliding_attention"] * 5}, (), "layer_types"),
     ("gemma3", "config.json", {"use_bidirectional_attention": True}, (), "use_bidirectional_attention is True"),
     ("qwen3moe", "config.json", {"norm_topk_prob": False}, (), "norm_topk_prob is False"),
+    ("qwen3next", "config.json", {"decoder_sparse_step": 2}, (), "decoder_sparse_step is 2"),
+    ("qwen3next", "config.json", {"mlp_only_layers": [1]}, (), "mlp_only_layers is [1]"),
     ("gpt-oss", "config.json", {"swiglu_limit": 10.0}, (), "swiglu_limit is 10.0"),
     ("gpt-oss", "config.json", {"layer_types": ["full_attention", "sliding_attention"]}, (), "layer_types"),
     ("phi3", "config.json", {}, ("--context", "16"), "16 positions has the short divisors"),

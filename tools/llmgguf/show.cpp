@@ -77,15 +77,24 @@ Totals totals_of(const GgufFile& gguf) {
   return totals;
 }
 
-/// Tensors that no answer to a text depends on.
-std::string unread_text(const GgufFile& gguf) {
+/// Scales of matrices, and tensors that no answer to a text depends on.
+std::string special_text(const GgufFile& gguf) {
   std::uint64_t n_other = 0;
   std::uint64_t n_mtp = 0;
+  std::uint64_t n_scales = 0;
+  std::uint64_t n_input_scales = 0;
   for (const GgufTensor& tensor : gguf.tensors()) {
     if (is_of_other_input(tensor.name)) ++n_other;
     if (tensor.name.find(".nextn.") != std::string_view::npos) ++n_mtp;
+    if (tensor.name.ends_with(".scale")) ++n_scales;
+    if (tensor.name.ends_with(".input_scale")) ++n_input_scales;
   }
   std::string out;
+  if (n_scales > 0)
+    out += fmt::format("{} tensors *.scale: products of their matrices are multiplied by them\n",
+                       n_scales);
+  if (n_input_scales > 0)
+    out += fmt::format("{} tensors *.input_scale: not used\n", n_input_scales);
   if (n_other > 0)
     out += fmt::format("{} tensors of images or sounds (v.*, a.*, mm.*): not read\n", n_other);
   if (n_mtp > 0)
@@ -114,7 +123,7 @@ std::string show_text(const GgufFile& gguf, const std::string& file, std::size_t
   const Totals totals = totals_of(gguf);
   out += fmt::format("\ntotal {} weights, {} bytes, {:.2f} bits/weight\n", totals.weights,
                      totals.bytes, bits_per_weight(totals.bytes, totals.weights));
-  out += unread_text(gguf);
+  out += special_text(gguf);
   if (const auto trailing = gguf.trailing_bytes(); trailing != 0) {
     out += fmt::format("{} bytes after the last tensor\n", trailing);
   }

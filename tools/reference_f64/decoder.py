@@ -131,8 +131,13 @@ def attention(step: Step, normed: np.ndarray) -> np.ndarray:
 def delta_net(step: Step, normed: np.ndarray) -> np.ndarray:
     """A state that each token changes in place of attention, behind a convolution over a few tokens."""
     ops, layer, block = step.ops, step.layer, f"blk.{step.layer}"
-    tensors = {"qkv": "attn_qkv", "z": "attn_gate", "beta": "ssm_beta", "alpha": "ssm_alpha"}
-    qkv, z, beta, alpha = (step.tap(tap, step.product(name, normed)) for tap, name in tensors.items())
+    qkv, z = step.product("attn_qkv", normed), step.product("attn_gate", normed)
+    if "ssm_ba" in step.family.fused:  # of each key head
+        both = step.product("ssm_ba", normed).reshape(step.n, step.hp.delta.k_heads, 2, -1)
+        beta, alpha = (both[:, :, i].reshape(step.n, -1) for i in range(2))
+    else:
+        beta, alpha = step.product("ssm_beta", normed), step.product("ssm_alpha", normed)
+    qkv, z, beta, alpha = map(step.tap, ("qkv", "z", "beta", "alpha"), (qkv, z, beta, alpha))
     parts = []
     for text, own in step.segments:
         part, text.inputs[layer] = ops.convolved(qkv[own], text.inputs[layer], f"{block}.ssm_conv1d.weight")

@@ -28,8 +28,9 @@ def delta_rule(qkv: np.ndarray, beta: np.ndarray, alpha: np.ndarray, slope: np.n
     """qkv [T, C] after the convolution; beta, alpha [T, v_heads] as products give them; slope, dt [v_heads]; state
     [v_heads, k_dim, v_dim]. Returns [T, v_heads * v_dim] and the state after the last token."""
     heads = qkv[:, :2 * sizes.k_width].reshape(len(qkv), 2, sizes.k_heads, sizes.k_dim)
+    each = sizes.v_heads // sizes.k_heads
     heads = heads / np.sqrt((heads * heads).sum(-1, keepdims=True) + EPS)
-    q, k = (np.tile(heads[:, i], (1, sizes.v_heads // sizes.k_heads, 1)) for i in range(2))
+    q, k = (heads[:, i, np.arange(sizes.v_heads) // each if sizes.grouped else np.arange(sizes.v_heads) % sizes.k_heads] for i in range(2))
     q = q * sizes.k_dim**-0.5
     v = qkv[:, 2 * sizes.k_width:].reshape(len(qkv), sizes.v_heads, sizes.v_dim)
     with np.errstate(over="ignore"):

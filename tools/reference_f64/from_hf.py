@@ -5,7 +5,7 @@
     python tools/reference_f64/from_hf.py MODEL.gguf     --ids 1,403,407 -o ref.npz
     python tools/reference_f64/from_hf.py MODEL.gguf --config CHECKPOINT_DIR --ids 1,403,407 -o ref.npz
 
-A checkpoint directory (Llama, Mistral, Qwen2, Qwen3, Qwen3 MoE, Qwen3.5, gpt-oss, Gemma 3, Granite, Phi-3) is run as it is. A GGUF is
+A checkpoint directory (Llama, Mistral, Qwen2, Qwen3, Qwen3 MoE, Qwen3-Next, Qwen3.5, gpt-oss, Gemma 3, Granite, Phi-3) is run as it is. A GGUF is
 dequantized by the `gguf` package into the class of its architecture, q and k of a llama put back into HF's order of rows, so that
 the same weights run through code that nobody here wrote. With --config, the hyper-parameters are the checkpoint's instead of the
 GGUF's: a converter's mistake shows, and llama3's RoPE scaling, of which a GGUF has only the resulting divisors, is computed by
@@ -60,7 +60,7 @@ def tensor_names(source: GgufModel, n_layers: int, parameters: Iterable[str]) ->
         layer, part = re.fullmatch(r"(?:model\.layers\.(\d+)\.)?(.+)", parameter).groups()
         experts = [f"blk.{layer}.{name}" for name, hf_name in EXPERTS.items() if hf_name == part]
         named = parameter.replace(".dt_bias", ".dt_proj.bias")
-        name = (experts or [known.get_name(named, (".weight", ".bias")) or ""])[0]
+        name = (experts or [known.get_name(named, (".weight", ".bias")) or ""])[0].replace("ssm_in", "attn_qkv")
         choices = (name, name + ".weight", name + ".bias", "token_embd.weight" if name == "output.weight" else "")
         out |= {parameter: choice for choice in reversed(choices) if source.has(choice)}
     return out
@@ -79,16 +79,22 @@ def weight_of(source: GgufModel, name: str, head_dim: int) -> np.ndarray:
         weight = weight.swapaxes(1, 2)
     if source.family.qk_layout != "half" and part in ("attn_q.weight", "attn_k.weight"):
         weight = to_half(weight, hp.n_heads if part == "attn_q.weight" else hp.n_kv_heads, head_dim)
-    if source.architecture in ("gemma3", "qwen35", "qwen35moe") and name.endswith("norm.weight") and part != "ssm_norm.weight":
+    if source.architecture in ("gemma3", "qwen35", "qwen35moe", "qwen3next") and name.endswith("norm.weight") and part != "ssm_norm.weight":
         weight = weight - np.float32(1)  # a GGUF has what the class adds
     if part == "ffn_gate_inp_shexp.weight":
         weight = weight.reshape(1, -1)
+    if source.architecture == "qwen3next" and part == "attn_qkv.weight":  # the class has those of each key head together
+        d, z = hp.delta, source.weight(name.replace("qkv", "gate"), np.float32)
+        parts = np.split(weight, [d.k_width, 2 * d.k_width]) + [z]
+        return np.concatenate([x.reshape(d.k_heads, -1, x.shape[1]) for x in parts], axis=1).reshape(-1, weight.shape[1])
     return delta_weight_of(hp.delta, part, weight) if hp.delta else weight
 
 
 def delta_weight_of(sizes: DeltaNet, part: str, weight: np.ndarray) -> np.ndarray:
     """A tensor of a Gated DeltaNet as the class has it: value heads of one key head side by side."""
     def grouped(x: np.ndarray, axis: int = 0) -> np.ndarray:
+        if sizes.grouped:
+            return x
         shape = x.shape[:axis] + (sizes.v_heads // sizes.k_heads, sizes.k_heads, -1) + x.shape[axis + 1:]
         return x.reshape(shape).swapaxes(axis, axis + 1).reshape(x.shape)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from hparams import FAMILIES, Family, Reader, UnsupportedModel, layer_shapes
 
+UNSCALED = ("token_embd.weight", "ffn_gate_inp.weight", "ssm_conv1d.weight")  # of more dims than one
 BLOCK_BYTES = 16 << 20  # of f64, of the rows of a matrix that a product has in memory at once
 
 
@@ -124,7 +125,7 @@ class GgufModel:
         self._reader.data._mmap.madvise(mmap.MADV_DONTNEED)
 
     def product(self, x: np.ndarray, name: str, expert: int = 0) -> np.ndarray:
-        """x @ weight(name).T of x [T, inputs] in f64: [T, outputs], with one block of the matrix in memory at a time. Of a
+        """x @ weight(name).T of x [T, inputs] in f64, times the matrix's scale: [T, outputs], with one block of the matrix in memory at a time. Of a
         tensor that has a matrix for each expert, by that expert's."""
         tensor = self._tensors[name]
         inputs, outputs = (int(n) for n in tensor.shape[:2])
@@ -141,7 +142,12 @@ class GgufModel:
             else:
                 weights = kept[begin] = dequantize(data[block], tensor.tensor_type)
             out[:, block] = x @ weights.astype(np.float64).T
-        return out
+        return out * self.scale(name, expert)
+
+    def scale(self, name: str, expert: int = 0) -> float:
+        """The factor of a matrix's products, from the tensor beside it; 1 where there is none."""
+        beside = name.removesuffix("weight") + "scale"
+        return float(self.weight(beside)[expert]) if self.has(beside) else 1.0
 
     def _kept(self, name: str, expert: int, outputs: int, inputs: int) -> dict[int, np.ndarray] | None:
         """Blocks of a matrix by their first row, to be filled by its product; None where there is no room for it."""
@@ -187,6 +193,9 @@ class GgufModel:
             want |= {"rope_factors_long.weight": pairs, "rope_factors_short.weight": pairs}
             if not hp.original_context:
                 raise UnsupportedModel(f"{self.architecture}.rope.scaling.original_context_length is missing")
+        for name, shape in (want | optional).items():  # beside matrices that products are made with
+            if name.endswith(".weight") and len(shape) > 1 and self.has(name) and not name.endswith(UNSCALED):
+                optional |= {name.removesuffix("weight") + kind: shape[:-2] or (1,) for kind in ("scale", "input_scale")}
         for name, shape in (want | {k: v for k, v in optional.items() if self.has(k)}).items():
             if not self.has(name):
                 raise UnsupportedModel(f"tensor {name} is missing")

@@ -26,7 +26,7 @@ def rope_of(source: GgufModel) -> dict:
 def config_of(source: GgufModel) -> PretrainedConfig:
     """The GGUF's hyper-parameters."""
     hp = source.hparams
-    if hp.value_dim != hp.head_dim or (hp.rope.dims != hp.head_dim and source.architecture not in ("phi3", "qwen35", "qwen35moe")):
+    if hp.value_dim != hp.head_dim or (hp.rope.dims != hp.head_dim and source.architecture not in ("phi3", "qwen35", "qwen35moe", "qwen3next")):
         raise UnsupportedModel("partial RoPE or its own value width have no counterpart here")
     rope = rope_of(source)
     kind, more = source.architecture, {}
@@ -48,14 +48,14 @@ def config_of(source: GgufModel) -> PretrainedConfig:
         rope = {"full_attention": rope, "sliding_attention": {"rope_type": "default", "rope_theta": hp.window_rope.theta}}
         kind, more = "gemma3_text", {
             "sliding_window": hp.window, "query_pre_attn_scalar": round(hp.attention_scale ** -2), "layer_types": layer_types}
-    elif source.architecture in ("qwen35", "qwen35moe"):
+    elif source.architecture in ("qwen35", "qwen35moe", "qwen3next"):
         d = hp.delta
         layer_types = ["linear_attention" if recurrent else "full_attention" for recurrent in hp.recurrent]
         kind, more = "qwen3_5_text", {
             "linear_num_key_heads": d.k_heads, "linear_num_value_heads": d.v_heads, "linear_key_head_dim": d.k_dim,
             "linear_value_head_dim": d.v_dim, "linear_conv_kernel_dim": d.width, "layer_types": layer_types}
         if hp.n_experts:
-            kind, more = "qwen3_5_moe_text", more | {
+            kind, more = "qwen3_next" if d.grouped else "qwen3_5_moe_text", more | {
                 "moe_intermediate_size": hp.d_ff, "num_experts": hp.n_experts, "num_experts_per_tok": hp.n_experts_used,
                 "shared_expert_intermediate_size": hp.d_shared}
     elif source.architecture == "granite":

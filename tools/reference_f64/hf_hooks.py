@@ -87,8 +87,12 @@ class Hooks:
         self._nets[index] = net
         outputs = [(block.input_layernorm, "attn_norm"), (net.out_proj, "attn_out"), (block.post_attention_layernorm, "ffn_norm")]
         inputs = [(block.post_attention_layernorm, "ffn_inp")]
-        for module, tap in ((net.in_proj_qkv, "qkv"), (net.in_proj_z, "z"), (net.in_proj_b, "beta"), (net.in_proj_a, "alpha")):
-            module.register_forward_hook(lambda _m, _i, out, tap=tap: self._put_heads(index, tap, out))
+        if hasattr(net, "in_proj_ba"):  # of Qwen3-Next: products of several values
+            split = net.fix_query_key_value_ordering
+            net.fix_query_key_value_ordering = lambda *mixed: self._split_and_tap(index, split, *mixed)
+        else:
+            for module, tap in ((net.in_proj_qkv, "qkv"), (net.in_proj_z, "z"), (net.in_proj_b, "beta"), (net.in_proj_a, "alpha")):
+                module.register_forward_hook(lambda _m, _i, out, tap=tap: self._put_heads(index, tap, out))
         net.out_proj.register_forward_pre_hook(lambda _m, args: self._put_heads(index, "delta_norm", args[0]))
         self._hook_rest(index, block, outputs, inputs)
         self._hook_all(index, block, outputs, inputs)
@@ -149,12 +153,21 @@ class Hooks:
         self._dump.layer(layer, "attn_gate", gate.flatten(1).numpy())
 
     def _put_heads(self, layer: int, tap: str, value: torch.Tensor) -> None:
-        """[1, T, features], of which the last are value heads: those of a key head lie side by side, in a GGUF as far apart as there are
-        key heads."""
+        """[1, T, features], of which the last are value heads: those of a key head lie side by side, in a GGUF of Qwen3.5 as far apart as
+        there are key heads."""
         net, rows = self._nets[layer], value[0]
+        if hasattr(net, "in_proj_ba"):
+            return self._dump.layer(layer, tap, rows.numpy())
         before = 2 * net.key_dim if tap.startswith("qkv") else 0
         heads = rows[:, before:].unflatten(-1, (net.num_k_heads, net.num_v_heads // net.num_k_heads, -1)).transpose(1, 2)
         self._dump.layer(layer, tap, torch.cat([rows[:, :before], heads.flatten(1)], dim=-1).numpy())
+
+    def _split_and_tap(self, layer: int, split, *mixed):
+        q, k, v, *others = parts = split(*mixed)
+        self._put_heads(layer, "qkv", torch.cat([x.flatten(2) for x in (q, k, v)], dim=-1))
+        for tap, value in zip(("z", "beta", "alpha"), others, strict=True):
+            self._put_heads(layer, tap, value.flatten(2))
+        return parts
 
     def _attend_and_tap(self, original, *args, **kwargs):
         out = original(*args, **kwargs)

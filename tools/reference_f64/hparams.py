@@ -23,7 +23,7 @@ QKV_BIASES = ("attn_q", "attn_k", "attn_v")
 @dataclass(frozen=True)
 class Family:
     """In what an architecture differs from the others, by transformers' modeling_llama, modeling_qwen2, modeling_qwen3,
-    modeling_qwen3_moe, modeling_qwen3_5, modeling_gpt_oss, modeling_smollm3, modeling_gemma3, modeling_granite, modeling_phi3."""
+    modeling_qwen3_moe, modeling_qwen3_5, modeling_qwen3_next, modeling_gpt_oss, modeling_smollm3, modeling_gemma3, modeling_granite, modeling_phi3."""
 
     qk_layout: str  # dims of a head that RoPE pairs: neighbours ("interleaved") or halves of the head ("half")
     biases: tuple[str, ...] = ()  # products with one
@@ -40,6 +40,7 @@ class Family:
     long_rope: bool = False  # there may be divisors of frequencies for long and for short runs
     output_gate: bool = False  # attention's context is multiplied by the sigmoid of a second q
     full_period: int = 0  # all layers but each so many are Gated DeltaNets, where the file does not say; 0: none is
+    grouped: bool = False  # DeltaNet.grouped
     sinks: bool = False  # each head has a score of no key
     experts: bool = False  # the feed-forward is a mixture of some of many
     shared_expert: bool = False  # and of one more that every token goes through, times a sigmoid
@@ -54,6 +55,8 @@ FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("
             "qwen35": Family("half", head_norm=True, ffn_norm="post_attention_norm", output_gate=True, full_period=4),
             "qwen35moe": Family("half", head_norm=True, ffn_norm="post_attention_norm", output_gate=True, full_period=4, experts=True,
                                 shared_expert=True),
+            "qwen3next": Family("half", head_norm=True, ffn_norm="post_attention_norm", output_gate=True, full_period=4, experts=True,
+                                shared_expert=True, grouped=True, fused={"ssm_ba": ("ssm_beta", "ssm_alpha")}),
             "qwen3moe": Family("half", head_norm=True, experts=True),
             "gpt-oss": Family("half", biases=GPT_OSS_BIASES, ffn_norm="post_attention_norm", activation="swiglu_oai",
                               theta=150000.0, window_period=2, whole_yarn=False, sinks=True, experts=True),
@@ -66,13 +69,14 @@ FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("
 
 @dataclass(frozen=True)
 class DeltaNet:
-    """Sizes of a Gated DeltaNet. Value head i has key head i % k_heads."""
+    """Sizes of a Gated DeltaNet."""
 
     k_heads: int
     v_heads: int
     k_dim: int
     v_dim: int
     width: int  # of the convolution
+    grouped: bool  # value heads of one key head are neighbours; else value head i has key head i % k_heads
 
     @property
     def k_width(self) -> int:
@@ -150,8 +154,8 @@ def layer_shapes(hp: HParams, family: Family, layer: int) -> dict[str, tuple[int
                 "ffn_down_shexp": (hp.d_model, hp.d_shared), "ffn_gate_inp_shexp": (hp.d_model,)}
     matrices |= ffn
     for whole, parts in family.fused.items():
-        shapes = [matrices.pop(part) for part in parts]
-        matrices[whole] = (sum(rows for rows, _ in shapes), shapes[0][1])
+        if shapes := [matrices.pop(part) for part in parts if part in matrices]:
+            matrices[whole] = (sum(rows for rows, _ in shapes), shapes[0][1])
     vectors = {"attn_norm": (hp.d_model,), family.ffn_norm: (hp.d_model,)}
     if family.head_norm and not recurrent:
         vectors |= {"attn_q_norm": (hp.head_dim,), "attn_k_norm": (hp.head_dim,)}
@@ -258,7 +262,7 @@ class Reader:
     def _delta(self) -> DeltaNet:
         inner, v_heads = self._number("ssm.inner_size"), self._number("ssm.time_step_rank")
         return DeltaNet(self._number("ssm.group_count"), v_heads, self._number("ssm.state_size"), inner // v_heads,
-                        self._number("ssm.conv_kernel"))
+                        self._number("ssm.conv_kernel"), self.family.grouped)
 
     def _recurrent(self, n_layers: int) -> tuple[bool, ...]:
         stated = self._value(f"{self.arch}.attention.recurrent_layers", None)

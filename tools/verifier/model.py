@@ -42,7 +42,7 @@ class Contract:
         return rms_norm(x, self.vector(weight), F32(self.hparams.eps))
 
     def product(self, x: np.ndarray, weight: str) -> np.ndarray:
-        return self.matrix(weight).product(x)
+        return self.matrix(weight).product(x) * F32(self.model.scale(weight))
 
     def passed_on(self, x: np.ndarray) -> np.ndarray:
         return x

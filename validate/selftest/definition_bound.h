@@ -8,7 +8,9 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "engine/model/layer_spec.h"
 #include "validate/report/report.h"
 
 namespace llm {
@@ -63,6 +65,9 @@ class Bounded {
 
 /// Products of every weight type, which are no model's; definition_products.cpp.
 CheckResult check_definition_of_products();
+
+/// Gates, convolution, lengths and states; definition_delta_net.cpp.
+std::vector<CheckResult> check_definition_of_delta_net(const DeltaNetSpec& spec);
 
 inline double f64(float x) { return static_cast<double>(x); }
 

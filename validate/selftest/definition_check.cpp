@@ -349,6 +349,10 @@ std::vector<CheckResult> check_definition(const HyperParameters& config,
     kinds.push_back(*spec);
     out.push_back(check_attention(*spec));
   }
+  DeltaNetSpec delta = {.n_k_heads = 2, .n_v_heads = 6, .k_dim = 20, .v_dim = 24, .conv_width = 4};
+  for (const LayerSpec& layer : config.layers)
+    if (layer.delta_net() != nullptr) delta = *layer.delta_net();
+  for (CheckResult& check : check_definition_of_delta_net(delta)) out.push_back(std::move(check));
   for (auto check : {check_half(), check_activations(), check_definition_of_products()})
     out.push_back(std::move(check));
   return out;

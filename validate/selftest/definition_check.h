@@ -14,10 +14,10 @@ namespace llm {
 /// definition share, and so compute wrong alike, shows here and in no comparison of bits.
 ///
 /// exp, every activation, RMSNorm, RoPE and its angles at the model's own parameters, attention of
-/// one chunk and of several merged, rounding to f16, quantization of activations, products of every
-/// type. Each has a bound derived from the roundings that docs/numerics.md prescribes, in units u =
-/// 2^-24, the relative error of one rounding; the detail gives the largest share of its bound that
-/// was seen.
+/// one chunk and of several merged, gates, convolution and states of Gated DeltaNets, rounding to
+/// f16, quantization of activations, products of every type. Each has a bound derived from the
+/// roundings that docs/numerics.md prescribes, in units u = 2^-24, the relative error of one
+/// rounding; the detail gives the largest share of its bound that was seen.
 ///
 /// @param ropes  the angles of config.ropes
 /// Cost: a second.

@@ -271,9 +271,11 @@ class MatrixCheck {
       for (std::size_t r = range.begin; r < range.end; ++r) {
         const std::size_t at = row_in_view(model_.config(), *pair.role, pair.layer, r);
         const auto row = view.data.subspan(at * row_size, row_size);
+        const float scale =
+            view.scales.empty() ? 1.0F : view.scales[r * view.scales.size() / view.n_rows];
         expected[packed_row(model_.config(), *pair.role, pair.layer, r)] =
-            int8 ? reference::dot_row(view.type, row, activations)
-                 : reference::dot_row_f32(view.type, row, x);
+            scale * (int8 ? reference::dot_row(view.type, row, activations)
+                          : reference::dot_row_f32(view.type, row, x));
       }
     });
     return differences(y, expected, *pair.packed, {});

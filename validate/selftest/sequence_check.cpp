@@ -72,9 +72,9 @@ class SequenceCheck {
 
  private:
   /// A prompt of whole pages that are published when others are fed it: what they take over are
-  /// keys and values, and the row of logits is still to be computed. Then one of them writes others
-  /// into the last page, which nobody may take for the prompt's any more; and a prompt comes whose
-  /// last page alone has the same tokens.
+  /// keys, values and states, and the row of logits is still to be computed. Then one of them
+  /// writes others into the last page, which nobody may take for the prompt's any more; and a
+  /// prompt comes whose last page alone has the same tokens.
   Result<CheckResult> run_whole_pages(std::size_t n_pages) {
     const std::size_t n = n_pages * kPage;
     const auto drawn = [&](std::size_t size) {
@@ -110,6 +110,7 @@ class SequenceCheck {
     std::vector<std::unique_ptr<Sequence>> sequences;
     for (const char* which : {"the first", "the second with its pages", "the third"}) {
       LLM_TRY(auto sequence, Executor::open(executor, {.share_prefix = true}));
+      sequence->set_checkpoints(std::array{n - 1});
       LLM_RETURN_IF_ERROR(feed_both(*sequence, which, prompt));
       sequences.push_back(std::move(sequence));
     }

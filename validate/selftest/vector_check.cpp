@@ -29,7 +29,10 @@ std::size_t row_in_view(const HyperParameters& config, const TensorRole& role, i
     if (need.role == role.name) place = n;
     if (need.in_file == own.in_file) ++n;
   }
-  const std::size_t head_dim = config.attention(static_cast<std::size_t>(layer)).head_dim;
+  const LayerSpec& spec = config.layers[static_cast<std::size_t>(layer)];
+  const DeltaNetSpec* const delta = spec.delta_net();
+  const std::size_t head_dim =
+      delta == nullptr ? spec.head_dim() : delta->n_v_heads / delta->n_k_heads;
   return (row / head_dim * n + place) * head_dim + row % head_dim;
 }
 

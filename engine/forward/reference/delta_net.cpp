@@ -65,7 +65,7 @@ void delta_rule(const DeltaNetSpec& spec, std::span<const float> x, std::span<co
     unit_length(std::span(qk).subspan(head * spec.k_dim, spec.k_dim),
                 head < spec.n_k_heads ? query_factor(spec) : 1.0F);
   for (std::size_t head = 0; head < spec.n_v_heads; ++head) {
-    const std::size_t k_head = head % spec.n_k_heads;
+    const std::size_t k_head = spec.k_head_of(head);
     const auto q = std::span(qk).subspan(k_head * spec.k_dim, spec.k_dim);
     const auto k = std::span(qk).subspan(spec.k_rows() + k_head * spec.k_dim, spec.k_dim);
     const float decay = contract::delta_decay(a[head], dt[head], slope[head]);

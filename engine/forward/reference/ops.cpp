@@ -91,7 +91,7 @@ void matmul(const PackedMatrix& w, Compute compute, std::span<const float> x, st
     } else {
       dot_row_f32(w.type(), row, x, products);
     }
-    for (std::size_t t = 0; t < n_tokens; ++t) y[t * w.n_rows() + r] = products[t];
+    for (std::size_t t = 0; t < n_tokens; ++t) y[t * w.n_rows() + r] = products[t] * w.scale_of(r);
   }
 }
 

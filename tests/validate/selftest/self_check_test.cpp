@@ -53,11 +53,17 @@ TEST_CASE("the definition's functions are within their bounds of f64", "[self]")
     const AttentionSpec wide{.n_heads = 2, .n_kv_heads = 1, .head_dim = 48, .scale = 0.144F};
     const AttentionSpec narrow{
         .n_heads = 2, .n_kv_heads = 2, .head_dim = 16, .rope = 1, .scale = 0.25F};
+    const DeltaNetSpec delta{.n_k_heads = 2,
+                             .n_v_heads = 6,
+                             .k_dim = 9,
+                             .v_dim = 33,
+                             .conv_width = 10,
+                             .grouped = theta > 10000.0F};
     const HyperParameters config{.d_model = 288,
                                  .context = 8192,
                                  .norm_eps = 1e-6F,
                                  .ropes = {{.dims = 40, .theta = theta}, {.dims = 16}},
-                                 .layers = {{.mixer = wide}, {.mixer = narrow}}};
+                                 .layers = {{.mixer = wide}, {.mixer = narrow}, {.mixer = delta}}};
     const std::vector<Rope> ropes = {Rope(config.ropes[0], {}), Rope(config.ropes[1], {})};
     check_passed(check_definition(config, ropes, {}));
   }

@@ -54,7 +54,7 @@ Result<std::optional<std::vector<double>>> delta_noise(const Replay& replay, con
   for (std::size_t t = 0; t < x.rows; ++t) {
     double terms = 0;
     for (std::size_t head = 0; head < spec.n_v_heads; ++head) {
-      const std::size_t at = head % spec.n_k_heads * spec.k_dim;
+      const std::size_t at = spec.k_head_of(head) * spec.k_dim;
       const auto q = unit(x.row(t).subspan(at, spec.k_dim), 1 / std::sqrt(double(spec.k_dim)));
       const auto k = unit(x.row(t).subspan(spec.k_rows() + at, spec.k_dim), 1);
       const float decay = contract::delta_decay(a.row(t)[head], dt[head], slope[head]);
