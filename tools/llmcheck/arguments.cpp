@@ -47,9 +47,10 @@ OptionTable make_check_table(CheckArguments& a) {
              "check that no line of a receipt log (of llmserve --receipts) was changed, moved or "
              "removed; LOG is the log or its folder; needs no model");
   table.file("audit", "RECEIPT.json", &a.audit,
-             "spot-check a receipt that contains a hash of the activations: recompute some "
-             "activations from their inputs. --challenge selects them; the maker of the receipt "
-             "supplies the inputs in the file for --opening (docs/receipts.md)");
+             "spot-check a receipt of another person, which contains a hash of the activations: "
+             "recompute some of the activations. You choose these with --challenge; the other "
+             "person then writes their inputs with --make-opening, and you pass that file with "
+             "--opening (docs/receipts.md)");
   table.text("judge", "URL", &a.judge,
              "request greedy output from another engine's server (OpenAI API) that runs this model "
              "file; report whether the output is correct, or which bug explains it");
@@ -90,7 +91,7 @@ OptionTable make_check_table(CheckArguments& a) {
                 "number of rows that --audit recomputes; a row is the values of one activation at "
                 "one position");
   table.integer("audit-draws", "N", &a.audit_draws, 0, 1 << 30,
-                "number of tokens that --audit samples again");
+                "number of output tokens whose sampling --audit repeats");
   table.group("Options for --judge");
   table.text("judge-model", "NAME", &a.judge_model, "the server's name for the model")
       .shown_default("the first one that the server lists");
@@ -142,8 +143,9 @@ OptionTable make_check_table(CheckArguments& a) {
       "activations always has an f32 KV cache");
   table.file(
       "tol", "FILE", &a.limits,
-      "--layer-diff: JSON file with error limits for a normal run of the model, in which errors "
-      "accumulate from layer to layer (docs/tolerances.md). They replace the limits that llmcheck "
+      "--layer-diff: JSON file with error limits for the run in which each layer gets the output "
+      "of the layer before it, not the reference's, so that errors accumulate "
+      "(docs/tolerances.md). They replace the limits that llmcheck "
       "measures for the model");
   table.text("p,prompt", "TEXT", &a.prompt, "prompt for --dump and --self");
   add_isa_option(table, &a.isa);

@@ -37,8 +37,8 @@ void add_load_options(OptionTable& table, LoadArguments& a) {
                 "maximum number of requests that run at once; others wait");
   table.integer(
       "chunk", "TOKENS", &a.scheduler.step_tokens, 1, 65536,
-      "maximum number of tokens in one forward pass: one for each request that is decoding; "
-      "prompt tokens fill the rest");
+      "maximum number of tokens in one forward pass; each request that is decoding gets one "
+      "token, prompt tokens fill the rest");
   table.integer("kv-pages", "N", &a.scheduler.kv_pages, 0, 1 << 24,
                 "number of KV cache pages (256 positions each) for all requests; 0: enough for "
                 "--parallel requests");

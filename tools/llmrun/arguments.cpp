@@ -151,7 +151,9 @@ void add_engine_options(OptionTable& table, RunArguments& a) {
   table.flag("strict", &a.strict, "treat warnings about the model file as errors");
   table
       .optional_text("verify-model", "MANIFEST", &a.manifest,
-                     "use the model only if it matches this manifest, which llmgguf hash -o writes")
+                     "use the model only if it matches a manifest that llmgguf hash -o wrote; "
+                     "without a value, "
+                     "the manifest MODEL.manifest")
       .file()
       .shown_default("MODEL.manifest");
 }

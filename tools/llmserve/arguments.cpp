@@ -37,7 +37,8 @@ void add_model_options(OptionTable& table, ServeArguments& a) {
   table
       .optional_text(
           "verify-model", "MANIFEST", &a.manifest,
-          "serve the model only if it matches this manifest, which llmgguf hash -o writes")
+          "serve the model only if it matches a manifest that llmgguf hash -o wrote; without a "
+          "value, the manifest MODEL.manifest")
       .file()
       .shown_default("MODEL.manifest");
   table.file("packed-cache", "DIR", &a.packed_cache,
@@ -75,8 +76,8 @@ void add_scheduler_options(OptionTable& table, ServeArguments& a) {
                 "maximum number of tokens in a response; 0: as many as fit into the context");
   table.integer(
       "chunk,b,batch-size", "TOKENS", &a.scheduler.step_tokens, 1, 65536,
-      "maximum number of tokens in one forward pass: one for each request that is decoding; "
-      "prompt tokens fill the rest");
+      "maximum number of tokens in one forward pass; each request that is decoding gets one "
+      "token, prompt tokens fill the rest");
   table.choice(
       "speculate", "KIND", &a.speculate,
       {{"auto", SpeculateKind::kAuto},
@@ -94,8 +95,8 @@ void add_scheduler_options(OptionTable& table, ServeArguments& a) {
                "memory for the KV cache of all requests together. If one full context (-c) does "
                "not fit, -c is reduced; apart from this, never changes a result")
       .shown_default(
-          "enough for --parallel full contexts, but at most 1024, or the size of one full context "
-          "if that is more");
+          "enough for --parallel full contexts, limited to 1024 MiB or one full context, "
+          "whichever is larger");
   table.file("cache-dir", "DIR", &a.cache_dir,
              "keep the KV cache of prompts and responses in files in DIR, so that a later start "
              "can reuse it; servers may share DIR");
