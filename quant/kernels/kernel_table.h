@@ -116,6 +116,8 @@ struct DeltaRuleArgs {
   std::size_t n_tokens;
 };
 
+/// Weights with one scale a block are read for up to so many tokens as for one.
+inline constexpr std::size_t kFewTokens = 4;
 /// No prefetch: the hardware prefetches a straight line itself.
 inline constexpr std::size_t kNoPrefetch = SIZE_MAX;
 

@@ -82,7 +82,9 @@ RowTasks::RowTasks(const PackedMatrix& w, std::size_t n_tokens, int n_workers, s
                    std::size_t task_bytes)
     : n_rows_(w.n_rows()), n_workers_(static_cast<std::size_t>(n_workers)) {
   constexpr std::size_t kBatchTasks = 16;
-  const bool batch = n_tokens > 1;
+  const bool few =
+      n_tokens <= kFewTokens && activation_format(w.type()) == ActivationFormat::kQ8_32;
+  const bool batch = n_tokens > 1 && !few;
   unit = std::lcm(unit, PackedMatrix::kPanelRows * (batch ? contract::kMaxTilePanels : 1));
   const std::size_t panels =
       batch ? w.n_panels() / (kBatchTasks * n_workers_) : task_bytes / w.panel_bytes();

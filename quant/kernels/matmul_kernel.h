@@ -4,10 +4,10 @@
 //
 // A batch of several tokens: a block of kTilePanels panels is unpacked once to 8-bit codes in L1
 // (Unpacked), then register tiles of kTilePanels x kTileTokens run over all tokens; the f32
-// accumulators of the batch lie in the workspace as [token][panel][16]. One token: the codes go
-// from the packed block straight into the products. Both give each output the one order of
-// docs/numerics.md: integer sums of a block are exact in any order, and the f32 accumulator of an
-// output sees its blocks in ascending k.
+// accumulators of the batch lie in the workspace as [token][panel][16]. A few tokens: the codes go
+// from the packed block straight into the products, since memory is the limit. Both give each
+// output the one order of docs/numerics.md: integer sums of a block are exact in any order, and the
+// f32 accumulator of an output sees its blocks in ascending k.
 
 #include "quant/kernels/block_product.h"
 
@@ -226,6 +226,35 @@ void matmul_one_token(const llm::MatmulArgs& args) {
   }
 }
 
+/// 2 .. kFewTokens tokens: read as for one, since memory is the limit. Unpacked for two at a time.
+template <class A, class T>
+void matmul_few_tokens(const llm::MatmulArgs& args) {
+  using X = typename ActivationOf<T>::Block;
+  const auto* x = static_cast<const X*>(args.x);
+  const std::size_t n_blocks = args.n_cols / T::kWeights;
+  constexpr std::size_t kBlockBytes = PanelBlocks<T>::bytes;
+  for (std::size_t panel = args.panel_begin; panel < args.panel_end; ++panel) {
+    const std::byte* block = args.panels + panel * n_blocks * kBlockBytes;
+    F32x16<A> acc[llm::kFewTokens];
+    for (auto& sum : acc) sum = broadcast_f32<A>(0);
+    for (std::size_t b = 0; b < n_blocks; ++b, block += kBlockBytes) {
+      ask_for_next(args, block, kBlockBytes);
+      const X* const at = x + b * args.n_tokens;
+      for (std::size_t n = 0; n < args.n_tokens; n += 2) {
+        const std::size_t m = n + 1 < args.n_tokens ? n + 1 : n;  // an odd one twice
+        const F32x16<A> first = direct_block<A, T>(block, at[n], acc[n]);
+        const F32x16<A> second = direct_block<A, T>(block, at[m], acc[m]);
+        acc[m] = second;
+        acc[n] = first;
+      }
+    }
+    for (std::size_t n = 0; n < args.n_tokens; ++n) {
+      write_row(args.y + n * args.y_stride + panel * kPanelRows, acc[n], rows_in_panel(args, panel),
+                args.add);
+    }
+  }
+}
+
 /// U holds unpacked blocks of P panels. Where the last tile has fewer, its other panels are the
 /// last one once more, and are not written.
 template <class A, class T, int P, class U>
@@ -287,6 +316,9 @@ void matmul_batches(const llm::MatmulArgs& args) {
 template <class A, class T>
 void matmul_type(const llm::MatmulArgs& args) {
   if (args.n_tokens == 1) return matmul_one_token<A, T>(args);
+  if constexpr (!SubScaled<T>) {  // whose unpacking takes longer than reading
+    if (args.n_tokens <= llm::kFewTokens) return matmul_few_tokens<A, T>(args);
+  }
   matmul_batches<A, T, Unpacked>(args);
 }
 

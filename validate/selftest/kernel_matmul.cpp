@@ -181,7 +181,7 @@ std::vector<std::size_t> few_columns(std::size_t block) {
 Result<CheckResult> check_matmul(KernelTables tables, const KernelSizes& sizes, WeightType type) {
   std::size_t all_tokens[kMostTokens];
   std::iota(std::begin(all_tokens), std::end(all_tokens), std::size_t{1});
-  constexpr std::size_t kFewTokens[] = {1, 2, 7, 13, 18};
+  constexpr std::size_t kSomeTokens[] = {1, 2, 3, 4, 7, 13, 18};
   // Three panels and part of a fourth: pairs of panels and single ones.
   constexpr std::size_t kManyRows = 53;
   constexpr std::size_t kFewRows = 35;
@@ -196,7 +196,7 @@ Result<CheckResult> check_matmul(KernelTables tables, const KernelSizes& sizes, 
   }
   for (const std::size_t n_cols : columns) {
     for (const Codes codes : kAllCodes) {
-      LLM_RETURN_IF_ERROR(check_matrix(check, type, {kManyRows, n_cols}, codes, kFewTokens));
+      LLM_RETURN_IF_ERROR(check_matrix(check, type, {kManyRows, n_cols}, codes, kSomeTokens));
     }
   }
   LLM_RETURN_IF_ERROR(
@@ -207,7 +207,7 @@ Result<CheckResult> check_matmul(KernelTables tables, const KernelSizes& sizes, 
   }
   for (const std::size_t n_rows : {1U, 16U, 17U}) {
     LLM_RETURN_IF_ERROR(
-        check_matrix(check, type, {n_rows, most_blocks}, Codes::kRandom, kFewTokens));
+        check_matrix(check, type, {n_rows, most_blocks}, Codes::kRandom, kSomeTokens));
   }
   return check.result(fmt::format("1 .. {}{} tokens, {} columns", kMostTokens,
                                   sizes.large_batches ? ", 49 .. 54 and 507 .. 512" : "",
