@@ -246,6 +246,10 @@ void add_metadata(GgufWriter& writer, const SyntheticOptions& options) {
   size(keys.rope_dims, config.ropes[0].dims);
   if (const DeltaNetSpec& delta = s.family.delta; delta.n_v_heads > 0) {
     size(keys.full_attention_period, architecture.full_attention_period);
+    // A text's positions are equal, but llama.cpp wants to know how they are divided.
+    const auto pairs = static_cast<std::int32_t>(config.ropes[0].dims / 2);
+    writer.add_numbers<std::int32_t>(architecture.key("rope.dimension_sections"),
+                                     std::array{pairs - 2 * (pairs / 3), pairs / 3, pairs / 3, 0});
     size(keys.conv_width, delta.conv_width);
     size(keys.delta_k_dim, delta.k_dim);
     size(keys.delta_k_heads, delta.n_k_heads);
