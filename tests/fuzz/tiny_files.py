@@ -47,6 +47,10 @@ def vocabulary(kind: str) -> tuple[list[bytes], int]:
         tokens = ["<unk>", "<s>", "</s>", "\u2581", "a", "b", "ab", "\u2581a", "\u2581\u2581"]
         more = [entry("tokenizer.ggml.scores", F32, [float(-i) for i in range(len(tokens))])]
         kinds = [2, 3, 3] + [1] * 6
+    elif kind == "gemma4":
+        tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "\u2581", "a", "b", "ab", "\n\n"]
+        more = [entry("tokenizer.ggml.merges", STRING, ["a b"]), entry("tokenizer.ggml.bos_token_id", U32, 1)]
+        kinds = [2, 3, 3] + [6] * 256 + [1] * 5
     else:
         tokens = [chr(c) for c in range(0x21, 0x7F)] + ["\u0120", "ab", "\u0120a", "<|im_end|>"]
         more = [entry("tokenizer.ggml.merges", STRING, ["a b", "\u0120 a"]), entry("tokenizer.ggml.pre", STRING, "qwen2"),
@@ -78,6 +82,9 @@ PARTS = {
                          "logit_scale": (F32, 8.0)}),
     "gemma3": (HEAD_NORMS | {"post_attention_norm.weight": [8], "post_ffw_norm.weight": [8]}, [],
                {"attention.sliding_window": (U32, 4), "rope.freq_base": (F32, 1e6)}),
+    "gemma4": (HEAD_NORMS | {f"{name}.weight": [8] for name in ("post_attention_norm", "post_ffw_norm", "post_norm")}
+               | {"layer_output_scale.weight": [1], "inp_gate.weight": [8, 8], "proj.weight": [8, 8]}, ["attn_v"],
+               {"attention.sliding_window": (U32, 4), "embedding_length_per_layer_input": (U32, 8), "final_logit_softcapping": (F32, 4.0)}),
 }
 
 
@@ -95,6 +102,8 @@ def model(architecture: str, kind: str = "llama", tied: bool = True) -> bytes:
     layer = {name: dims for name, dims in layer.items() if name.removesuffix(".weight") not in without} | more
     tensors = [("token_embd.weight", [8, n_vocab]), ("output_norm.weight", [8])]
     tensors += [(f"blk.0.{name}", dims) for name, dims in layer.items()]
+    if "embedding_length_per_layer_input" in keys:
+        tensors += [("per_layer_token_embd.weight", [8, n_vocab]), ("per_layer_model_proj.weight", [8, 8]), ("per_layer_proj_norm.weight", [8])]
     if not tied:
         tensors.append(("output.weight", [8, n_vocab]))
     return gguf(entries, [(name, [dim * scale if dim in (8, 16, 24) else dim for dim in dims]) for name, dims in tensors])

@@ -108,6 +108,8 @@ SETTINGS = [
     ("gpt-oss", {"attention.sliding_window_pattern": 3}), ("gpt-oss", {"attention.sliding_window": 0}),
     ("gpt-oss", {"rope.freq_base": ABSENT}), ("gemma3", {"rope.freq_base": ABSENT}), ("gemma3", {"rope.freq_base_swa": ABSENT}),
     ("phi3", {"rope.scaling.attn_factor": 1.25}),
+    ("gemma4", {"final_logit_softcapping": ABSENT}), ("gemma4", {"final_logit_softcapping": 2.0}),
+    ("gemma4", {"attention.sliding_window_pattern": 3}), ("gemma4-shared", {"attention.sliding_window": 2000}),
     ("gemma3", {"block_count": 62}),  # scores of the largest Gemma 3 have a scale of their own
 ]
 
