@@ -127,6 +127,7 @@ constexpr std::array kGemma4Roles = {
     RoleNeed{"post_attention_norm.weight", Need::kRequired},
     RoleNeed{"post_ffw_norm.weight", Need::kRequired},
     RoleNeed{"layer_output_scale.weight", Need::kRequired},
+    RoleNeed{"rope_freqs.weight", Need::kRequired},
 };
 
 constexpr std::array kQwen35Roles = {

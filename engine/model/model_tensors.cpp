@@ -86,6 +86,14 @@ bool is_name_of_another(const Architecture& architecture, const TensorRole& role
   });
 }
 
+/// Whether a layer reads another's keys and values in place of a tensor: files may have it, and no
+/// result depends on it.
+bool is_unread(const HyperParameters& config, const TensorRole& role, int layer) {
+  if (role.part != LayerPart::kOwnKeys) return false;
+  const AttentionSpec* spec = config.layers[static_cast<std::size_t>(layer)].attention();
+  return spec != nullptr && spec->kv_of_layer;
+}
+
 /// The tensor of `role`, checked; empty where the file has none and need not.
 Result<TensorView> bind(const GgufFile& gguf, const HyperParameters& config, const TensorRole& role,
                         int layer) {
@@ -94,7 +102,8 @@ Result<TensorView> bind(const GgufFile& gguf, const HyperParameters& config, con
   const GgufTensor* tensor = gguf.find_tensor(name);
   if (need != Need::kRequired && tensor == nullptr) return TensorView{};
   if (need == Need::kAbsent) {
-    if (is_name_of_another(*config.architecture, role)) return TensorView{};
+    if (is_name_of_another(*config.architecture, role) || is_unread(config, role, layer))
+      return TensorView{};
     return refusal(*tensor, role.name, *config.architecture);
   }
   LLM_TRY(tensor, require_tensor(gguf, *config.architecture, name));
@@ -174,6 +183,7 @@ Result<ModelTensors> bind_tensors(const GgufFile& gguf, const HyperParameters& c
   for (const auto& [role, layer] : roles_of_model(config.n_layers)) {
     LLM_TRY(TensorView view, bind(gguf, config, *role, layer));
     if (!view.empty()) used.push_back(view.name);
+    if (is_unread(config, *role, layer)) used.push_back(name_in_file(config, *role, layer));
     role->view.of(tensors, layer) = std::move(view);
   }
   LLM_RETURN_IF_ERROR(check_rope_divisors(gguf, tensors.rope_divisors));

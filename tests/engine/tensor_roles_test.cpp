@@ -60,6 +60,7 @@ TEST_CASE("every role is bound to its own tensor, and packed from it", "[roles]"
   const std::string divisors_name = name_in_file(*find_architecture(architecture),
                                                  *find_role("rope_freqs.weight"), kOutsideLayers);
   file.set_u32(architecture + ".rope.scaling.original_context_length", 16);
+  file.remove_tensor(divisors_name);
   file.tensors.push_back(
       {.name = divisors_name, .dims = {divided_dims / 2}, .type = 0, .data = divisors});
   const ScratchDirectory folder;

@@ -53,11 +53,11 @@ Complaints complaints_of(Result<CheckResult> result) {
 // ---- kernels by themselves
 
 constexpr std::pair<std::string_view, CheckResult (*)(KernelTables, const KernelSizes&)>
-    kEntries[] = {
-        {"rms_norm", check_rms_norm}, {"rope", check_rope},         {"activate", check_activate},
-        {"axpy", check_axpy},         {"exp", check_exp_distances}, {"to_half", check_to_half},
-        {"attend", check_attend},     {"merge", check_merge},       {"finish", check_finish},
-        {"soft_cap", check_soft_cap}};
+    kEntries[] = {{"rms_norm", check_rms_norm}, {"rope", check_rope},
+                  {"activate", check_activate}, {"axpy", check_axpy},
+                  {"exp", check_exp_distances}, {"to_half", check_to_half},
+                  {"attend", check_attend},     {"merge", check_merge},
+                  {"finish", check_finish},     {"soft_cap", check_soft_cap}};
 
 /// The entry that the planted fault is of, on its instruction set or, where it names none, on the
 /// one that is used. Without a fault every entry and type on every set.

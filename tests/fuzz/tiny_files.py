@@ -28,7 +28,7 @@ def entry(key: str, kind: int, item) -> bytes:
 
 
 def gguf(entries: list[bytes], tensors: list[tuple[str, list[int]]]) -> bytes:
-    """Tensors of F32 with small numbers."""
+    """Tensors of F32 with small numbers, divisors above 0."""
     infos, data = b"", b""
     for name, dims in tensors:
         infos += string(name) + struct.pack("<I", len(dims)) + struct.pack(f"<{len(dims)}Q", *dims)
@@ -36,7 +36,8 @@ def gguf(entries: list[bytes], tensors: list[tuple[str, list[int]]]) -> bytes:
         count = 1
         for dim in dims:
             count *= dim
-        data += b"".join(struct.pack("<f", (i * 37 % 64 - 32) / 64) for i in range(count))
+        least = -32 if name != "rope_freqs.weight" else 64
+        data += b"".join(struct.pack("<f", (i * 37 % 64 + least) / 64) for i in range(count))
         data += bytes(-len(data) % 32)
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(entries)) + b"".join(entries) + infos
     return head + bytes(-len(head) % 32) + data
@@ -84,7 +85,7 @@ PARTS = {
                {"attention.sliding_window": (U32, 4), "rope.freq_base": (F32, 1e6)}),
     "gemma4": (HEAD_NORMS | {f"{name}.weight": [8] for name in ("post_attention_norm", "post_ffw_norm", "post_norm")}
                | {"layer_output_scale.weight": [1], "inp_gate.weight": [8, 8], "proj.weight": [8, 8]}, ["attn_v"],
-               {"attention.sliding_window": (U32, 4), "embedding_length_per_layer_input": (U32, 8), "final_logit_softcapping": (F32, 4.0)}),
+               {"embedding_length_per_layer_input": (U32, 8), "final_logit_softcapping": (F32, 4.0)}),
 }
 
 
@@ -103,7 +104,8 @@ def model(architecture: str, kind: str = "llama", tied: bool = True) -> bytes:
     tensors = [("token_embd.weight", [8, n_vocab]), ("output_norm.weight", [8])]
     tensors += [(f"blk.0.{name}", dims) for name, dims in layer.items()]
     if "embedding_length_per_layer_input" in keys:
-        tensors += [("per_layer_token_embd.weight", [8, n_vocab]), ("per_layer_model_proj.weight", [8, 8]), ("per_layer_proj_norm.weight", [8])]
+        tensors += [("per_layer_token_embd.weight", [8, n_vocab]), ("per_layer_model_proj.weight", [8, 8]), ("per_layer_proj_norm.weight", [8]),
+                    ("rope_freqs.weight", [4])]
     if not tied:
         tensors.append(("output.weight", [8, n_vocab]))
     return gguf(entries, [(name, [dim * scale if dim in (8, 16, 24) else dim for dim in dims]) for name, dims in tensors])

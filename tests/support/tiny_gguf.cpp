@@ -205,7 +205,8 @@ WeightType type_of(const TensorRole& role) {
 std::string vector_values(std::string_view name, std::size_t n, std::uint64_t seed) {
   Random random(seed);
   const bool is_norm = name.find("norm") != std::string_view::npos;
-  const float mean = is_norm ? 1.0F : name.ends_with("ssm_a") ? -1.1F : 0.0F;
+  const bool divides = name == "rope_freqs.weight";
+  const float mean = is_norm ? 1.0F : divides ? 2.0F : name.ends_with("ssm_a") ? -1.1F : 0.0F;
   const float amplitude = is_norm ? 0.1F : 1.0F;
   std::string out;
   for (std::size_t i = 0; i < n; ++i) out += encoded(mean + random.uniform(amplitude));

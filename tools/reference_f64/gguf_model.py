@@ -202,6 +202,7 @@ class GgufModel:
             if found != shape:
                 raise UnsupportedModel(f"tensor {name} has shape {found}, expected {shape}")
         behind = {name for name in self._tensors if name.startswith("blk.") and int(name.split(".")[1]) >= hp.n_layers}
-        extra = sorted(set(self._tensors) - set(want) - set(optional) - behind)  # blocks behind the layers only guess
+        unread = {f"blk.{i}.{name}.weight" for i in range(hp.n_layers) if hp.kv_layer(i) != i for name in ("attn_k", "attn_v", "attn_k_norm")}
+        extra = sorted(set(self._tensors) - set(want) - set(optional) - behind - unread)  # blocks behind the layers only guess
         if extra:
             raise UnsupportedModel(f"tensors that the oracle would ignore: {extra[:5]}")
