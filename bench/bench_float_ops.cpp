@@ -65,6 +65,11 @@ void activate(benchmark::State& state, const KernelTable& kernels, Activation ki
   });
 }
 
+void soft_cap(benchmark::State& state, const KernelTable& kernels) {
+  auto x = noise(kModel, 1);
+  loop(state, kModel, [&] { kernels.soft_cap(x.data(), kModel, 30.0F); });
+}
+
 void axpy(benchmark::State& state, const KernelTable& kernels) {
   const auto x = noise(kModel, 1);
   auto y = noise(kModel, 2);
@@ -198,6 +203,7 @@ void register_float_ops() {
           activate(state, kernels, kind);
         });
   }
+  add(fmt::format("SoftCap/{}", kModel), soft_cap);
   add(fmt::format("Axpy/{}", kModel), axpy);
   add(fmt::format("Rope/{}", kModel), rope);
   add(fmt::format("ToHalf/{}", kHeadDim), to_half);

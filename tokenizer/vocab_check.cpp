@@ -102,8 +102,9 @@ std::optional<std::string> unknown_fault(const VocabSpec& spec) {
   return "found neither byte tokens nor an unknown token, need one";
 }
 
-bool takes_part_in_merges(TokenKind kind) {
-  return kind == TokenKind::kNormal || kind == TokenKind::kUnused;
+bool takes_part_in_merges(TokenKind kind, TokenizerKind tokenizer) {
+  return kind == TokenKind::kNormal || kind == TokenKind::kUnused ||
+         (kind == TokenKind::kUserDefined && tokenizer == TokenizerKind::kSentencePiece);
 }
 
 std::optional<std::string> merge_fault(const VocabSpec& spec) {
@@ -113,7 +114,7 @@ std::optional<std::string> merge_fault(const VocabSpec& spec) {
       if (auto fault = token_id_fault(id, spec.tokens.size()))
         return fmt::format("{} in merge {}", *fault, rank);
       const VocabSpec::Token& token = spec.tokens[static_cast<std::size_t>(id)];
-      if (token.text.empty() || !takes_part_in_merges(token.kind))
+      if (token.text.empty() || !takes_part_in_merges(token.kind, spec.tokenizer))
         return fmt::format("found token id {} in merge {}, need a normal token", id, rank);
     }
     const auto text = [&spec](TokenId id) -> std::string_view {

@@ -44,7 +44,7 @@ std::optional<std::string> merge_fault(const VocabSpec& spec);
 std::optional<std::string> pre_tokenizer_fault(const VocabSpec& spec);
 
 /// Tokens that merging may use and make: normal and unused ones.
-bool takes_part_in_merges(TokenKind kind);
+bool takes_part_in_merges(TokenKind kind, TokenizerKind tokenizer = TokenizerKind::kByteBpe);
 
 /// All of it, bos, eos, unknown, those of fill-in-the-middle and the ends of generation being ids
 /// of tokens. Errors: kMalformed; kUnsupported for a pre-tokenizer that is not known.

@@ -50,7 +50,9 @@ struct VocabSpec {
 
   TokenizerKind tokenizer = TokenizerKind::kSentencePiece;
   std::string pre_tokenizer;  ///< byte-level BPE: a name in tokenizer/pre_tokenizer_rules.h
-  std::vector<Merge> merges;  ///< byte-level BPE: index = rank, lower merges first
+  /// Index = rank, lower merges first. Byte-level BPE; also pieces of SentencePiece's form that
+  /// merge by rank and not by score (Gemma 4), where runs of newlines stand apart.
+  std::vector<Merge> merges;
   std::vector<Token> tokens;  ///< index = token id
   std::optional<TokenId> bos;
   std::optional<TokenId> eos;

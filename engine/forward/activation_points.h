@@ -19,6 +19,12 @@ namespace llm {
 enum class TapOp {
   kEmbedding,  ///< rows of a matrix, by token
   kNorm,       ///< RMSNorm with a vector
+  kHeadNorm,   ///< RMSNorm of each head, without a weight
+  /// What layers read besides the residual stream: the first, and the norm with a vector of the
+  /// second, of each layer by itself.
+  kLayerInputs,
+  kLayerGate,  ///< FfnSpec::activation of the first, times the layer's part of the second
+  kScale,      ///< of each value by one number
   /// Product with a matrix, and a bias where the model has one. With the router's logits as second
   /// input: with the rows of the experts that these choose, one after the other; a first input that
   /// has a row for each of them is cut alike.
@@ -73,22 +79,31 @@ inline constexpr std::array kTaps = [] {
   // clang-format off
   return std::to_array<Tap>({
       {"embd", false, &H::d_model, kPlain, kEmbedding, {}, "token_embd.weight"},
-      {"attn_norm", true, &H::d_model, kPlain, kNorm, {"l_out"}, "attn_norm.weight"},
+      {"pl_embd", false, &H::d_inputs, kPlain, kEmbedding, {}, "per_layer_token_embd.weight", "", "",
+       P::kLayerInput},
+      {"pl_proj", false, &H::d_inputs, kPlain, kProduct, {"embd"}, "per_layer_model_proj.weight", "",
+       "", P::kLayerInput},
+      {"pl_inputs", false, &H::d_inputs, kPlain, kLayerInputs, {"pl_embd", "pl_proj"},
+       "per_layer_proj_norm.weight", "", "pl_embd plus the norm of pl_proj, divided by sqrt 2",
+       P::kLayerInput},
+      {"attn_norm", true, &H::d_model, kPlain, kNorm, {"l_scaled"}, "attn_norm.weight"},
       {"q", true, &S::q_rows, kRopeHeads, kProduct, {"attn_norm"}, "attn_q.weight", "attn_q.bias",
        "", P::kAttention},
       {"k", true, &S::kv_rows, kRopeHeads, kProduct, {"attn_norm"}, "attn_k.weight", "attn_k.bias",
-       "", P::kAttention},
+       "", P::kOwnKeys},
       {"v", true, &S::kv_rows, kPlain, kProduct, {"attn_norm"}, "attn_v.weight", "attn_v.bias",
-       "", P::kAttention},
+       "", P::kOwnKeys},
       {"attn_gate", true, &S::q_rows, kPlain, kProduct, {"attn_norm"}, "attn_q_gate.weight", "",
        "", P::kOutputGate},
       {"q_rope", true, &S::q_rows, kRopeHeads, kRope, {"q"}, "attn_q_norm.weight", "",
        "RoPE on q, its heads normed where the model has attn_q_norm", P::kAttention},
       {"k_rope", true, &S::kv_rows, kRopeHeads, kRope, {"k"}, "attn_k_norm.weight", "",
-       "RoPE on k, its heads normed where the model has attn_k_norm", P::kAttention},
-      {"attn_ctx", true, &S::q_rows, kPlain, kAttention, {"q_rope", "k_rope", "v"},
+       "RoPE on k, its heads normed where the model has attn_k_norm", P::kOwnKeys},
+      {"v_norm", true, &S::kv_rows, kPlain, kHeadNorm, {"v"}, "", "", "RMSNorm of the heads of v",
+       P::kValueNorm},
+      {"attn_ctx", true, &S::q_rows, kPlain, kAttention, {"q_rope", "k_rope", "v_norm"},
        "attn_sinks.weight", "",
-       "attention over q_rope, k_rope and v, with attn_sinks where the model has them",
+       "attention over q_rope, k_rope and v or v_norm, with attn_sinks where the model has them",
        P::kAttention},
       {"attn_gated", true, &S::q_rows, kPlain, kOutputGate, {"attn_ctx", "attn_gate"}, "", "",
        "attn_ctx times the sigmoid of attn_gate", P::kOutputGate},
@@ -113,7 +128,7 @@ inline constexpr std::array kTaps = [] {
        P::kDeltaNet},
       {"attn_post", true, &H::d_model, kPlain, kNorm, {"attn_out"}, "post_attention_norm.weight",
        "", "", P::kPostNorms},
-      {"ffn_inp", true, &H::d_model, kPlain, kSum, {"l_out", "attn_post"}, "", "",
+      {"ffn_inp", true, &H::d_model, kPlain, kSum, {"l_scaled", "attn_post"}, "", "",
        "residual sum with attn_out, or attn_post"},
       {"ffn_norm", true, &H::d_model, kPlain, kNorm, {"ffn_inp"}, "ffn_norm.weight"},
       {"router", true, &S::n_experts, kPlain, kProduct, {"ffn_norm"}, "ffn_gate_inp.weight",
@@ -144,9 +159,21 @@ inline constexpr std::array kTaps = [] {
        P::kPostNorms},
       {"l_out", true, &H::d_model, kPlain, kSum, {"ffn_inp", "ffn_post"}, "", "",
        "residual sum with ffn_out, ffn_mix, ffn_sum or ffn_post"},
-      {"result_norm", false, &H::d_model, kPlain, kNorm, {"l_out"}, "output_norm.weight"},
+      {"pl_gate", true, &S::n_input, kPlain, kProduct, {"l_out"}, "inp_gate.weight", "", "",
+       P::kLayerInput},
+      {"pl_act", true, &S::n_input, kPlain, kLayerGate, {"pl_gate", "pl_inputs"}, "", "",
+       "the activation of pl_gate, times the layer's part of pl_inputs", P::kLayerInput},
+      {"pl_out", true, &H::d_model, kPlain, kProduct, {"pl_act"}, "proj.weight", "", "",
+       P::kLayerInput},
+      {"pl_post", true, &H::d_model, kPlain, kNorm, {"pl_out"}, "post_norm.weight", "", "",
+       P::kLayerInput},
+      {"pl_sum", true, &H::d_model, kPlain, kSum, {"l_out", "pl_post"}, "", "",
+       "residual sum with pl_post", P::kLayerInput},
+      {"l_scaled", true, &H::d_model, kPlain, kScale, {"pl_sum"}, "layer_output_scale.weight", "",
+       "the residual stream times layer_output_scale", P::kOutputScale},
+      {"result_norm", false, &H::d_model, kPlain, kNorm, {"l_scaled"}, "output_norm.weight"},
       {"logits", false, &H::n_vocab, kPlain, kProduct, {"result_norm"}, "output.weight", "",
-       "matrix product with output.weight (token_embd.weight when tied)"},
+       "matrix product with output.weight (token_embd.weight when tied), capped where the model says so"},
   });
   // clang-format on
 }();
@@ -170,15 +197,27 @@ class TapFlow {
  public:
   explicit TapFlow(std::vector<LayerPartSet> layers) : layers_(std::move(layers)) {}
   /// Layers of attention and of one feed-forward.
-  TapFlow(std::size_t n_layers) : layers_(n_layers, LayerPartSet().add(LayerPart::kAttention)) {}
+  TapFlow(std::size_t n_layers)
+      : layers_(n_layers, LayerPartSet().add(LayerPart::kAttention).add(LayerPart::kOwnKeys)) {}
   TapFlow(const HyperParameters& config) {
-    for (const LayerSpec& layer : std::span(config.layers).first(config.n_layers))
+    for (const LayerSpec& layer : std::span(config.layers).first(config.n_layers)) {
+      kv_layers_.push_back(static_cast<int>(layers_.size()));
+      const AttentionSpec* spec = layer.attention();
+      if (spec != nullptr && spec->kv_of_layer)
+        kv_layers_.back() = static_cast<int>(*spec->kv_of_layer);
       layers_.push_back(layer.parts());
+    }
   }
 
   std::span<const LayerPartSet> layers() const { return layers_; }
   bool has(const Tap& tap, int layer) const {
-    return !tap.per_layer || layers_[static_cast<std::size_t>(layer)].has(tap.part);
+    if (tap.part == LayerPart::kEvery) return true;
+    if (layers_.empty()) return false;
+    return layers_[tap.per_layer ? static_cast<std::size_t>(layer) : 0].has(tap.part);
+  }
+  /// The layer whose keys and values a layer reads.
+  int kv_layer(int layer) const {
+    return kv_layers_.empty() ? layer : kv_layers_[static_cast<std::size_t>(layer)];
   }
   /// The tap of that name that `layer` has; find_tap() where it has none.
   const Tap* find(int layer, std::string_view name) const {
@@ -192,6 +231,7 @@ class TapFlow {
 
  private:
   std::vector<LayerPartSet> layers_;
+  std::vector<int> kv_layers_;  ///< empty: each its own
 };
 
 /// The i-th input of a tap of `flow`, in `layer` (kOutsideLayers outside the layers), or nothing.
@@ -203,10 +243,11 @@ inline std::optional<InLayer<Tap>> input_of(const Tap& tap, int layer, const Tap
   const auto* any = std::ranges::find(kTaps, tap.inputs[i], &Tap::name);
   LLM_CHECK(any != kTaps.end());
   if (!any->per_layer) return InLayer<Tap>{any, kOutsideLayers};
-  const int at = !tap.per_layer ? static_cast<int>(flow.layers().size()) - 1
-                 : any < &tap   ? layer
-                                : layer - 1;
-  if (at < 0) return InLayer<Tap>{layer_taps().data() - 1, kOutsideLayers};
+  const int at = !tap.per_layer                         ? static_cast<int>(flow.layers().size()) - 1
+                 : tap.op == TapOp::kAttention && i > 0 ? flow.kv_layer(layer)
+                 : any < &tap                           ? layer
+                                                        : layer - 1;
+  if (at < 0) return InLayer<Tap>{find_tap(kOutsideLayers, "embd"), kOutsideLayers};
   const Tap* input = flow.find(at, any->name);
   while (!flow.has(*input, at)) {
     if (input->op == TapOp::kProduct) return std::nullopt;

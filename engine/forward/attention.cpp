@@ -16,6 +16,8 @@ Result<Attention> Attention::create(const Model& model, const PassSizes& sizes) 
   LLM_TRY(part.q_, allocate_activations(t * config.most(&LayerSpec::q_rows)));
   LLM_TRY(part.k_, allocate_activations(t * config.most(&LayerSpec::kv_rows)));
   LLM_TRY(part.v_, allocate_activations(t * config.most(&LayerSpec::kv_rows)));
+  LLM_TRY(part.ones_, allocate_activations(config.most(&LayerSpec::head_dim)));
+  std::ranges::fill(part.ones_.span(), 1.0F);
   LLM_TRY(part.context_, allocate_activations(t * config.most(&LayerSpec::q_rows)));
   LLM_TRY(part.cos_, allocate_activations(angles));
   LLM_TRY(part.sin_, allocate_activations(angles));
@@ -91,31 +93,34 @@ void Attention::run(PassWorker& at, std::size_t layer) {
 /// finish what the next op needs.
 void Attention::project_heads(PassWorker& at, std::size_t layer, const InputRows& input) {
   const LayerWeights& w = weights_.layers[layer];
-  const RowTasks kv = at.tasks_of(w.attn_k, input.n, spec(layer).head_dim);
+  const bool has_keys = !spec(layer).kv_of_layer;
+  const RowTasks kv = at.tasks_of(has_keys ? w.attn_k : w.attn_q, input.n, spec(layer).head_dim);
   const RowTasks q = at.tasks_of(w.attn_q, input.n, spec(layer).head_dim);
+  const std::size_t n_kv = has_keys ? kv.size() : 0;
   const auto rotate_task = [&](std::size_t i) {
-    if (i < kv.size()) return rotate_and_store(at, layer, kv[i]);
-    rotate_queries(at, layer, q[i - kv.size()]);
+    if (i < n_kv) return rotate_and_store(at, layer, kv[i]);
+    rotate_queries(at, layer, q[i - n_kv]);
   };
-  at.run_tasks(kv.size() + q.size(), [&](std::size_t i) {
-    if (i < kv.size()) {
+  at.run_tasks(n_kv + q.size(), [&](std::size_t i) {
+    if (i < n_kv) {
       at.product(PassOp::kQkv, w.attn_k, w.attn_k_bias.span(), kv[i], input, k_.data());
       at.product(PassOp::kQkv, w.attn_v, w.attn_v_bias.span(), kv[i], input, v_.data());
     } else {
-      at.product(PassOp::kQkv, w.attn_q, w.attn_q_bias.span(), q[i - kv.size()], input, q_.data());
+      at.product(PassOp::kQkv, w.attn_q, w.attn_q_bias.span(), q[i - n_kv], input, q_.data());
       if (spec(layer).output_gate)
-        at.product(PassOp::kQkv, w.attn_q_gate, q[i - kv.size()], input, gate_.data());
+        at.product(PassOp::kQkv, w.attn_q_gate, q[i - n_kv], input, gate_.data());
     }
     if (!at.has_probe()) rotate_task(i);
   });
   if (!at.has_probe()) return;
   at.tap(layer, "q", q_.data(), spec(layer).q_rows());
-  at.tap(layer, "k", k_.data(), spec(layer).kv_rows());
-  at.tap(layer, "v", v_.data(), spec(layer).kv_rows());
+  if (has_keys) at.tap(layer, "k", k_.data(), spec(layer).kv_rows());
+  if (has_keys) at.tap(layer, "v", v_.data(), spec(layer).kv_rows());
   if (spec(layer).output_gate) at.tap(layer, "attn_gate", gate_.data(), spec(layer).q_rows());
-  at.run_tasks(kv.size() + q.size(), rotate_task);
+  at.run_tasks(n_kv + q.size(), rotate_task);
   at.tap(layer, "q_rope", q_.data(), spec(layer).q_rows());
-  at.tap(layer, "k_rope", k_.data(), spec(layer).kv_rows());
+  if (has_keys) at.tap(layer, "k_rope", k_.data(), spec(layer).kv_rows());
+  if (has_keys && spec(layer).value_norm) at.tap(layer, "v_norm", v_.data(), spec(layer).kv_rows());
 }
 
 void Attention::rotate(const PassWorker& at, std::size_t layer, std::size_t t,
@@ -145,6 +150,9 @@ void Attention::rotate_and_store(PassWorker& at, std::size_t layer, Worker::Rang
     float* k = k_.data() + t * spec(layer).kv_rows();
     float* v = v_.data() + t * spec(layer).kv_rows();
     rotate(at, layer, t, norm, rows, k);
+    const std::size_t head_dim = spec(layer).head_dim;
+    for (std::size_t head = begin; head < end && spec(layer).value_norm; head += head_dim)
+      at.kernels().rms_norm(v + head, ones_.data(), head_dim, config_.norm_eps, v + head);
     if (at.kv_filter() != nullptr) {
       at.kv_filter()({k + begin, n}, spec(layer).head_dim);
       at.kv_filter()({v + begin, n}, spec(layer).head_dim);

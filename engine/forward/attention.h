@@ -50,7 +50,7 @@ class Attention {
   void project_heads(PassWorker& at, std::size_t layer, const InputRows& input);
   /// Head norms, where the model has them, and RoPE, in `rows` (whole heads) of q.
   void rotate_queries(PassWorker& at, std::size_t layer, Worker::Range rows);
-  /// The same with K; K and V then go into the caches.
+  /// The same with K; K and V, normed where the layer says so, then go into the caches.
   void rotate_and_store(PassWorker& at, std::size_t layer, Worker::Range rows);
   /// Both, in those elements of row t.
   void rotate(const PassWorker& at, std::size_t layer, std::size_t t, std::span<const float> norm,
@@ -85,6 +85,7 @@ class Attention {
   AlignedBuffer<float> v_;        ///< n_kv_heads * head_dim
   AlignedBuffer<float> gate_;     ///< n_heads * head_dim, where a layer has an output gate
   AlignedBuffer<float> context_;  ///< n_heads * head_dim
+  AlignedBuffer<float> ones_;     ///< (head_dim of the widest): weights of the norm of v
   AlignedBuffer<float> cos_;      ///< (ropes, max_batch, most_pairs_)
   AlignedBuffer<float> sin_;      ///< likewise
   AlignedBuffer<float> partial_;  ///< attention of one row: (chunk, head, 2 + head_dim)

@@ -9,6 +9,7 @@
 #include "engine/forward/attention.h"
 #include "engine/forward/delta_net.h"
 #include "engine/forward/feed_forwards.h"
+#include "engine/forward/layer_inputs.h"
 #include "engine/forward/next_token.h"
 #include "engine/forward/output.h"
 #include "engine/forward/pass.h"
@@ -51,7 +52,7 @@ class Forward {
 
  private:
   Forward(const Model& model, Pass pass, NextTokenInput next_token, Attention attention,
-          DeltaNet delta_net, FeedForwards feed_forwards);
+          DeltaNet delta_net, FeedForwards feed_forwards, LayerInputs layer_inputs);
   /// The part that computes a mixer of this kind (LayerSpec::mixer): an overload for each.
   void run_mixer(PassWorker& at, std::size_t layer, const AttentionSpec&) {
     attention_.run(at, layer);
@@ -68,6 +69,7 @@ class Forward {
   Attention attention_;
   DeltaNet delta_net_;
   FeedForwards feed_forwards_;
+  LayerInputs layer_inputs_;
   Output output_;
   std::vector<AlignedBuffer<std::byte>> embedding_rows_;  ///< of each worker: one, as in the file
 };

@@ -19,11 +19,15 @@ void Output::run_logits(PassWorker& at, std::span<const std::size_t> rows) {
   float* const logits = at.wanted().data();
   const RowTasks tasks = at.tasks_of(w, input.n);
   const float divisor = at.config().logit_divisor;
+  const float cap = at.config().logit_cap;
   at.run_tasks(tasks.size(), [&](std::size_t i) {
     at.product(PassOp::kOutput, w, tasks[i], input, logits);
     for (std::size_t t = 0; t < input.n && divisor != 1.0F; ++t)
       for (std::size_t r = tasks[i].begin; r < tasks[i].end; ++r)
         logits[t * w.n_rows() + r] /= divisor;
+    for (std::size_t t = 0; t < input.n && cap > 0; ++t)
+      at.kernels().soft_cap(logits + t * w.n_rows() + tasks[i].begin, tasks[i].end - tasks[i].begin,
+                            cap);
     at.lap(PassOp::kOutput);
   });
   at.tap_outside("logits", logits, w.n_rows(), rows[0]);

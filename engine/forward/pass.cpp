@@ -232,6 +232,12 @@ void PassWorker::add_product(PassOp op, const PackedMatrix& w, const InputRows& 
   wait();
 }
 
+void PassWorker::scale_residual(float factor) {
+  const auto [begin, end] = worker_.share(rows().size() * config().d_model);
+  for (std::size_t i = begin; i < end; ++i) pass_.x_[i] *= factor;
+  wait();
+}
+
 void PassWorker::send(int layer, std::string_view name, float* values, std::size_t features,
                       std::size_t first_row) {
   if (!has_probe()) return;

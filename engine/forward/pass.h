@@ -200,6 +200,9 @@ class PassWorker {
                    std::span<const float> norm, std::size_t layer, AddedTaps taps,
                    std::span<const float> bias = {});
 
+  /// Every row of the residual stream times `factor`. Waits.
+  void scale_residual(float factor);
+
   /// Runs tasks until none is left, and returns when all are done.
   template <typename Task>
   void run_tasks(std::size_t n, Task task) {

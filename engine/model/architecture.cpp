@@ -26,6 +26,8 @@ constexpr std::array kKeysToRefuse = {
     RefusedKey{"leading_dense_block_count", "every layer has experts here"},
     RefusedKey{"attn_logit_softcapping", "scores are not capped here"},
     RefusedKey{"final_logit_softcapping", "logits are not capped here"},
+    RefusedKey{"attention.shared_kv_layers", "each layer has keys and values of its own", {0, 0}},
+    RefusedKey{"embedding_length_per_layer_input", "layers have no inputs of their own", {0, 0}},
     RefusedKey{"attention.clamp_kqv", "q, k and v are not clamped here"},
     RefusedKey{"attention.max_alibi_bias", "attention has no ALiBi here"},
     RefusedKey{"attention.causal", "attention is causal here", {1, 1}},
@@ -48,6 +50,9 @@ constexpr std::array<std::string_view, 4> kScaleKeys = {"logit_scale", "residual
                                                         "embedding_scale", "attention.scale"};
 // All positions of a token of text are equal, whatever the sections.
 constexpr std::array kSectionKeys = {std::string_view("rope.dimension_sections")};
+
+constexpr std::array<std::string_view, 3> kGemma4Keys = {
+    "final_logit_softcapping", "attention.shared_kv_layers", "embedding_length_per_layer_input"};
 
 constexpr std::array kRopeScalings = {
     RopeScaling{.type = "none"},
@@ -114,6 +119,15 @@ constexpr std::array kGemma3Roles = {
     RoleNeed{"attn_k_norm.weight", Need::kRequired},
     RoleNeed{"post_attention_norm.weight", Need::kRequired},
     RoleNeed{"post_ffw_norm.weight", Need::kRequired},
+};
+
+constexpr std::array kGemma4Roles = {
+    RoleNeed{"attn_q_norm.weight", Need::kRequired},
+    RoleNeed{"attn_k_norm.weight", Need::kRequired},
+    RoleNeed{"post_attention_norm.weight", Need::kRequired},
+    RoleNeed{"post_ffw_norm.weight", Need::kRequired},
+    RoleNeed{"layer_output_scale.weight", Need::kRequired},
+    RoleNeed{"rope_freqs.weight", Need::kRequired},
 };
 
 constexpr std::array kQwen35Roles = {
@@ -235,6 +249,20 @@ constexpr std::array kArchitectures = {
                  .rope_scalings = kRopeScalings,
                  .width_scaled_n_layers = 62,
                  .roles = kGemma3Roles},
+    // modeling_gemma4.py, the text model; keys as in llama.cpp's src/models/gemma4.cpp.
+    Architecture{.name = "gemma4",
+                 .rope_pairs = RopePairs::kHalves,
+                 .activation = Activation::kGeGluTanh,
+                 .rope_theta = 1000000.0F,
+                 .window_rope_theta = 10000.0F,
+                 .scales_embedding = true,
+                 .attention_scale = 1,
+                 .has_value_norm = true,
+                 .values_may_be_keys = true,
+                 .window_period = 6,
+                 .rope_scalings = kRopeScalings,
+                 .computed_keys = kGemma4Keys,
+                 .roles = kGemma4Roles},
 };
 
 /// The number or boolean that `value` holds; nothing for texts and arrays.

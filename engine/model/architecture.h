@@ -23,6 +23,8 @@ struct HyperParameterKeys {
   std::string_view n_kv_heads = "attention.head_count_kv";
   std::string_view head_dim = "attention.key_length";
   std::string_view value_dim = "attention.value_length";
+  std::string_view window_head_dim = "attention.key_length_swa";
+  std::string_view window_value_dim = "attention.value_length_swa";
   std::string_view norm_eps = "attention.layer_norm_rms_epsilon";
   std::string_view rope_dims = "rope.dimension_count";
   std::string_view rope_theta = "rope.freq_base";
@@ -34,10 +36,14 @@ struct HyperParameterKeys {
   std::string_view sliding_window = "attention.sliding_window";
   std::string_view window_period = "attention.sliding_window_pattern";
   std::string_view window_rope_theta = "rope.freq_base_swa";
+  std::string_view window_rope_dims = "rope.dimension_count_swa";
+  std::string_view shared_kv_layers = "attention.shared_kv_layers";
+  std::string_view layer_input = "embedding_length_per_layer_input";
   std::string_view embedding_scale = "embedding_scale";
   std::string_view attention_scale = "attention.scale";
   std::string_view residual_scale = "residual_scale";
   std::string_view logit_scale = "logit_scale";
+  std::string_view logit_cap = "final_logit_softcapping";
   std::string_view n_experts = "expert_count";
   std::string_view n_experts_used = "expert_used_count";
   std::string_view d_shared = "expert_shared_feed_forward_length";
@@ -110,7 +116,10 @@ struct Architecture {
   /// 0: none is.
   std::size_t full_attention_period = 0;
   bool groups_value_heads = false;  ///< DeltaNetSpec::grouped
+  float attention_scale = 0;        ///< of scores, if the file gives none; 0: 1 / sqrt(head dim)
   bool has_output_gate = false;     ///< AttentionSpec::output_gate
+  bool has_value_norm = false;      ///< AttentionSpec::value_norm
+  bool values_may_be_keys = false;  ///< AttentionSpec::v_is_k, in layers without attn_v
   bool has_experts = false;         ///< feed-forwards are mixtures of experts
   bool has_shared_expert = false;   ///< FfnSpec::d_shared
   /// All but the last of so many layers have the file's attention.sliding_window; 1: every layer

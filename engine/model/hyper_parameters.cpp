@@ -36,11 +36,17 @@ class Reader {
   Status read_width();
   Status read_experts();
   Status read_heads();
+  Status read_windows();
   Status read_head_dim();
+  Status read_shared_keys();
   Status read_delta_nets();
   Result<std::vector<bool>> read_recurrent_layers() const;
+  /// A flag of each layer; empty where the key is absent or holds no array.
+  Result<std::vector<bool>> read_flags(const std::string& key) const;
   Status read_context();
   Status read_rope();
+  Result<std::size_t> read_rope_dims(std::string_view suffix, std::size_t absent,
+                                     bool of_windows) const;
   Status read_rope_scaling(RopeSpec& rope) const;
   Status read_yarn(RopeSpec& rope) const;
   Status check_long_factors() const;
@@ -79,10 +85,12 @@ Result<HyperParameters> Reader::run() {
   LLM_RETURN_IF_ERROR(read_blocks());
   LLM_RETURN_IF_ERROR(read_width());
   LLM_RETURN_IF_ERROR(read_experts());
-  LLM_RETURN_IF_ERROR(read_heads());
-  LLM_RETURN_IF_ERROR(read_head_dim());
-  LLM_RETURN_IF_ERROR(read_delta_nets());
   LLM_RETURN_IF_ERROR(read_context());
+  LLM_RETURN_IF_ERROR(read_heads());
+  LLM_RETURN_IF_ERROR(read_windows());
+  LLM_RETURN_IF_ERROR(read_head_dim());
+  LLM_RETURN_IF_ERROR(read_shared_keys());
+  LLM_RETURN_IF_ERROR(read_delta_nets());
   LLM_RETURN_IF_ERROR(read_layers());
   LLM_RETURN_IF_ERROR(read_rope());
   LLM_RETURN_IF_ERROR(read_scales());
@@ -102,18 +110,34 @@ Status Reader::read_architecture() {
 }
 
 Status Reader::read_layers() {
-  const bool has_post_norms = std::ranges::any_of(
-      config_.architecture->roles,
-      [](const RoleNeed& role) { return role.role == "post_attention_norm.weight"; });
+  const auto has_role = [&](std::string_view name) {
+    return std::ranges::count(config_.architecture->roles, name, &RoleNeed::role) > 0;
+  };
+  const std::string input_key = key_of(keys().layer_input);
+  LLM_TRY(const std::uint64_t d_input, gguf_.get_unsigned_or(input_key, 0));
+  if (d_input > kMaxDim / config_.n_layers)
+    return malformed(input_key, fmt::format("found {}, need at most {} with {} layers", d_input,
+                                            kMaxDim / config_.n_layers, config_.n_layers));
+  config_.d_inputs = config_.n_layers * static_cast<std::size_t>(d_input);
   for (LayerSpec& layer : config_.layers) {
-    layer.has_post_norms = has_post_norms;
+    layer.has_post_norms = has_role("post_attention_norm.weight");
+    layer.has_output_scale = has_role("layer_output_scale.weight");
+    layer.d_input = static_cast<std::size_t>(d_input);
     for (FfnSpec& ffn : layer.ffns) ffn.activation = config_.architecture->activation;
   }
+  return Ok{};
+}
+
+Status Reader::read_windows() {
   const std::string key = key_of(keys().sliding_window);
   LLM_TRY(const std::uint64_t window, gguf_.get_unsigned_or(key, 0));
   if (window == 0) return Ok{};
-  LLM_TRY(const std::uint64_t period,
-          gguf_.get_unsigned_or(key_of(keys().window_period), config_.architecture->window_period));
+  const std::string period_key = key_of(keys().window_period);
+  LLM_TRY(const std::vector<bool> windowed, read_flags(period_key));
+  std::uint64_t period = config_.architecture->window_period;
+  if (windowed.empty()) {
+    LLM_TRY(period, gguf_.get_unsigned_or(period_key, period));
+  }
   if (window >= config_.context && config_.architecture->window_rope_theta == 0) return Ok{};
   if (config_.architecture->window_period == 0 || period == 0) {
     return unsupported(
@@ -123,7 +147,7 @@ Status Reader::read_layers() {
                     window, config_.context));
   }
   for (std::size_t i = 0; i < config_.layers.size(); ++i)
-    if (period == 1 || (i + 1) % period != 0)
+    if (windowed.empty() ? period == 1 || (i + 1) % period != 0 : windowed[i])
       config_.layers[i].attention()->window = static_cast<std::size_t>(window);
   return Ok{};
 }
@@ -132,7 +156,12 @@ Status Reader::read_scales() {
   const Architecture& architecture = *config_.architecture;
   if (architecture.scales_embedding)
     config_.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(config_.d_model)));
-  float attention_scale = 0;  // 0 stands for a key that is not there, here and below
+  LLM_TRY(config_.logit_cap, gguf_.get_float_or(key_of(keys().logit_cap), 0));
+  if (config_.logit_cap != 0) {
+    LLM_TRY(config_.logit_cap, read_positive(key_of(keys().logit_cap), 0));
+  }
+  float attention_scale = architecture.attention_scale;
+  // 0 stands for a key that is not there, here and below.
   if (architecture.has_scales) {
     const auto read = [this](std::string_view key, float& scale) -> Status {
       const std::string name = key_of(key);
@@ -314,14 +343,17 @@ Status Reader::read_heads() {
 }
 
 Status Reader::read_head_dim() {
-  const std::string key = key_of(keys().head_dim);
-  const std::string value_key = key_of(keys().value_dim);
-  std::size_t given = 0;
-  if (gguf_.find(key) != nullptr) {
-    LLM_TRY(given, read_dim(key));
-  }
-  for (LayerSpec& layer : config_.layers) {
-    AttentionSpec& spec = *layer.attention();
+  for (std::size_t i = 0; i < config_.n_layers; ++i) {
+    AttentionSpec& spec = *config_.layers[i].attention();
+    const bool is_of_windows =
+        spec.window > 0 && gguf_.find(key_of(keys().window_head_dim)) != nullptr;
+    const std::string key = key_of(is_of_windows ? keys().window_head_dim : keys().head_dim);
+    const std::string value_key =
+        key_of(is_of_windows ? keys().window_value_dim : keys().value_dim);
+    std::size_t given = 0;
+    if (gguf_.find(key) != nullptr) {
+      LLM_TRY(given, read_dim(key));
+    }
     if (given > kMaxDim / spec.n_heads)
       return malformed(key, fmt::format("found {}, need at most {} with {} heads", given,
                                         kMaxDim / spec.n_heads, spec.n_heads));
@@ -330,6 +362,9 @@ Status Reader::read_head_dim() {
                        fmt::format("found {}, need a multiple of {} = {}", config_.d_model,
                                    key_of(keys().n_heads), spec.n_heads));
     spec.output_gate = config_.architecture->has_output_gate;
+    spec.value_norm = config_.architecture->has_value_norm;
+    spec.v_is_k = config_.architecture->values_may_be_keys &&
+                  gguf_.find_tensor(tensor_name("attn_v.weight", static_cast<int>(i))) == nullptr;
     spec.head_dim = given > 0 ? given : config_.d_model / spec.n_heads;
     if (spec.head_dim % 2 != 0)
       return unsupported(key,
@@ -343,21 +378,51 @@ Status Reader::read_head_dim() {
   return Ok{};
 }
 
+/// The last layers may read the keys and values of the last layer before them all that has equal
+/// heads and window.
+Status Reader::read_shared_keys() {
+  const std::string key = key_of(keys().shared_kv_layers);
+  LLM_TRY(const std::uint64_t n_shared, gguf_.get_unsigned_or(key, 0));
+  if (n_shared >= config_.n_layers)
+    return malformed(key, fmt::format("found {}, need less than {} = {}", n_shared,
+                                      key_of(keys().n_layers), config_.n_layers));
+  const std::size_t n_own = config_.n_layers - static_cast<std::size_t>(n_shared);
+  for (std::size_t i = n_own; i < config_.n_layers; ++i) {
+    AttentionSpec& spec = *config_.layers[i].attention();
+    std::size_t from = n_own;
+    while (from > 0 && config_.layers[from - 1].window() != spec.window) --from;
+    if (from == 0 || config_.layers[from - 1].head_dim() != spec.head_dim ||
+        config_.layers[from - 1].n_kv_heads() != spec.n_kv_heads)
+      return malformed(key, fmt::format("found {}: layer {} has no layer of equal heads and window "
+                                        "before the last {}",
+                                        n_shared, i, n_shared));
+    spec.kv_of_layer = from - 1;
+  }
+  return Ok{};
+}
+
+Result<std::vector<bool>> Reader::read_flags(const std::string& key) const {
+  std::vector<bool> out;
+  const GgufValue* value = gguf_.find(key);
+  if (value == nullptr || value->type != GgufType::kArray) return out;
+  if (value->element_type != GgufType::kBool)
+    return malformed(key, fmt::format("found {}, need an array of BOOL", value->type_name()));
+  LLM_RETURN_IF_ERROR(check_count(key, *value));
+  for (std::size_t i = 0; i < config_.n_layers; ++i) out.push_back(value->bytes[i] != std::byte{0});
+  return out;
+}
+
 Result<std::vector<bool>> Reader::read_recurrent_layers() const {
   const std::string key = key_of(keys().recurrent_layers);
-  std::vector<bool> out(config_.n_layers);
-  if (const GgufValue* value = gguf_.find(key); value != nullptr) {
-    if (value->type != GgufType::kArray || value->element_type != GgufType::kBool)
-      return malformed(key, fmt::format("found {}, need an array of BOOL", value->type_name()));
-    LLM_RETURN_IF_ERROR(check_count(key, *value));
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = value->bytes[i] != std::byte{0};
-    return out;
-  }
+  LLM_TRY(std::vector<bool> out, read_flags(key));
+  if (!out.empty()) return out;
+  if (const GgufValue* value = gguf_.find(key); value != nullptr)
+    return malformed(key, fmt::format("found {}, need an array of BOOL", value->type_name()));
   const std::string period_key = key_of(keys().full_attention_period);
   LLM_TRY(const std::uint64_t period,
           gguf_.get_unsigned_or(period_key, config_.architecture->full_attention_period));
   if (period == 0) return malformed(period_key, "found 0, need at least 1");
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = (i + 1) % period != 0;
+  for (std::size_t i = 0; i < config_.n_layers; ++i) out.push_back((i + 1) % period != 0);
   return out;
 }
 
@@ -418,24 +483,34 @@ Result<float> Reader::read_positive(const std::string& key, float absent) const 
   return value;
 }
 
+/// The dims that RoPE turns in layers with a window, or in the others.
+/// @param absent  if the file does not say; 0: all of a head
+Result<std::size_t> Reader::read_rope_dims(std::string_view suffix, std::size_t absent,
+                                           bool of_windows) const {
+  const bool has_own_rope = config_.architecture->window_rope_theta > 0;
+  std::size_t least = SIZE_MAX;
+  for (const LayerSpec& layer : config_.layers)
+    if (layer.attention() != nullptr && (!has_own_rope || (layer.window() > 0) == of_windows))
+      least = std::min(least, layer.head_dim());
+  const bool is_there = least != SIZE_MAX;
+  const std::string key = key_of(suffix);
+  LLM_TRY(const std::uint64_t dims,
+          gguf_.get_unsigned_or(key, absent == 0 && is_there ? least : absent));
+  if (!is_there) return static_cast<std::size_t>(std::min<std::uint64_t>(dims, kMaxDim) / 2 * 2);
+  if (dims > 0 && dims % 2 == 0 && dims <= least) return static_cast<std::size_t>(dims);
+  return malformed(
+      key, fmt::format("found {}, need an even number from 2 to the head dim {}", dims, least));
+}
+
 Status Reader::read_rope() {
-  const std::string key = key_of(keys().rope_dims);
   std::size_t first = 0;  // of the layers with attention
-  std::size_t least = 0;
-  for (const LayerSpec& layer : config_.layers) {
-    if (layer.attention() == nullptr) continue;
-    if (first == 0) first = least = layer.head_dim();
-    least = std::min(least, layer.head_dim());
-  }
+  for (const LayerSpec& layer : config_.layers)
+    if (first == 0) first = layer.head_dim();
   if (first == 0)
     return unsupported(key_of(keys().full_attention_period),
                        "found no layer with attention, need one");
-  LLM_TRY(const std::uint64_t dims, gguf_.get_unsigned_or(key, first));
-  if (dims == 0 || dims % 2 != 0 || dims > least) {
-    return malformed(
-        key, fmt::format("found {}, need an even number from 2 to the head dim {}", dims, least));
-  }
-  RopeSpec rope{.dims = static_cast<std::size_t>(dims)};
+  LLM_TRY(const std::size_t dims, read_rope_dims(keys().rope_dims, 0, false));
+  RopeSpec rope{.dims = dims};
   LLM_TRY(rope.theta, read_positive(key_of(keys().rope_theta), config_.architecture->rope_theta));
   LLM_RETURN_IF_ERROR(read_rope_scaling(rope));
   config_.ropes = {rope};
@@ -447,7 +522,8 @@ Status Reader::read_rope() {
   }
   const float window_theta = config_.architecture->window_rope_theta;
   if (window_theta == 0) return Ok{};
-  RopeSpec of_windows{.dims = static_cast<std::size_t>(dims)};
+  RopeSpec of_windows{.has_divisors = false};
+  LLM_TRY(of_windows.dims, read_rope_dims(keys().window_rope_dims, dims, true));
   LLM_TRY(of_windows.theta, read_positive(key_of(keys().window_rope_theta), window_theta));
   config_.ropes.push_back(of_windows);
   for (LayerSpec& layer : config_.layers) layer.attention()->rope = layer.window() > 0 ? 1 : 0;
@@ -512,6 +588,8 @@ HyperParameters HyperParameters::mtp() const {
   });
   config.layers = {*like};
   config.layers[0].reads_next_token = true;
+  config.layers[0].attention()->kv_of_layer.reset();
+  config.layers[0].d_input = config.d_inputs = 0;
   config.n_layers = 1;
   config.n_mtp_layers = 0;
   config.first_block = n_layers;
@@ -522,7 +600,15 @@ HyperParameters HyperParameters::only(std::size_t layer) const {
   HyperParameters one = *this;
   one.n_layers = 1;
   one.layers = {layers[layer]};
+  if (AttentionSpec* spec = one.layers[0].attention()) spec->kv_of_layer.reset();
   return one;
+}
+
+InputFactors input_factors(const HyperParameters& config) {
+  const auto root = [](std::size_t n) { return std::sqrt(static_cast<double>(n)); };
+  return {.embedding = static_cast<float>(root(config.d_input())),
+          .projection = static_cast<float>(1 / root(config.d_model)),
+          .sum = static_cast<float>(1 / root(2))};
 }
 
 Result<HyperParameters> read_hyper_parameters(const GgufFile& gguf) { return Reader(gguf).run(); }

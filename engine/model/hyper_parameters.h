@@ -27,6 +27,7 @@ struct RopeSpec {
   float scale = 1.0F;                 ///< positions are divided by it (rope.scaling.factor)
   double magnitude = 1;               ///< of cosines and sines (rope.scaling.attn_factor, YaRN)
   std::optional<YarnRamp> yarn = {};  ///< none: of every pair
+  bool has_divisors = true;  ///< rope_freqs.weight divides its frequencies, if there is one
 };
 
 /// The shape of a model, read from a GGUF's metadata and checked for consistency. The keys are the
@@ -43,12 +44,20 @@ struct HyperParameters {
   float embedding_scale = 1.0F;        ///< rows of the embedding are multiplied by it
   float residual_scale = 1.0F;         ///< the same for what a layer adds to the residual stream
   float logit_divisor = 1.0F;          ///< logits are divided by it
+  float logit_cap = 0;                 ///< then their magnitudes stay below it; 0: no cap
+  std::size_t d_inputs = 0;            ///< LayerSpec::d_input of all layers of the file
   std::uint64_t pooling_type = 0;      ///< of embeddings, as the file says; no logit depends on it
   std::vector<RopeSpec> ropes = {};    ///< the different ones of all layers
   std::vector<LayerSpec> layers = {};  ///< (n_layers)
 
   /// Pairs for which rope_freqs.weight has divisors.
   std::size_t rope_pairs() const { return ropes.empty() ? 0 : ropes.front().dims / 2; }
+  /// LayerSpec::d_input, which all layers have in common.
+  std::size_t d_input() const { return layers.empty() ? 0 : layers.front().d_input; }
+  /// Dims of a head whose rows lie as pairs in files, also in layers that do not rotate.
+  std::size_t paired_dims(std::size_t layer) const {
+    return rope_of(layer).dims > 0 ? rope_of(layer).dims : 2 * rope_pairs();
+  }
   /// @pre the layer has attention
   const AttentionSpec& attention(std::size_t layer) const { return *layers[layer].attention(); }
   const RopeSpec& rope_of(std::size_t layer) const { return ropes[attention(layer).rope]; }
@@ -66,6 +75,14 @@ struct HyperParameters {
   /// The same model with only one of its layers.
   HyperParameters only(std::size_t layer) const;
 };
+
+/// What values are multiplied by on their way to the layers' own inputs (docs/numerics.md).
+struct InputFactors {
+  float embedding;   ///< rows of per_layer_token_embd
+  float projection;  ///< products with per_layer_model_proj
+  float sum;         ///< the sum of both
+};
+InputFactors input_factors(const HyperParameters& config);
 
 /// A size that a table names before the model is known: one of the model, one of the layer, or
 /// their product; 1 by default.

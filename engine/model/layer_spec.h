@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -18,6 +19,11 @@ struct AttentionSpec {
   std::size_t window = 0;    ///< positions that one attends to, including itself; 0: all before it
   float scale = 1;           ///< scores are multiplied by it
   bool output_gate = false;  ///< the output is multiplied by the sigmoid of a second projection
+  bool value_norm = false;   ///< heads of V are normed, without a weight
+  bool v_is_k = false;       ///< V is the product with attn_k, as K before its norm
+  /// It has no K and V: it reads those of that layer before it, of equal n_kv_heads, head_dim and
+  /// window.
+  std::optional<std::size_t> kv_of_layer = {};
 
   std::size_t q_rows() const { return n_heads * head_dim; }
   std::size_t kv_rows() const { return n_kv_heads * head_dim; }
@@ -64,12 +70,17 @@ struct FfnSpec {
 enum class LayerPart {
   kEvery,         ///< every layer
   kAttention,     ///< LayerSpec::mixer is AttentionSpec
+  kOwnKeys,       ///< attention without AttentionSpec::kv_of_layer
+  kValuesOfKeys,  ///< AttentionSpec::v_is_k
+  kValueNorm,     ///< AttentionSpec::value_norm, of a layer with kOwnKeys
   kOutputGate,    ///< AttentionSpec::output_gate
   kDeltaNet,      ///< LayerSpec::mixer is DeltaNetSpec
   kPostNorms,     ///< LayerSpec::has_post_norms
   kExperts,       ///< a feed-forward is a mixture of experts
   kSharedExpert,  ///< FfnSpec::d_shared
   kNextToken,     ///< LayerSpec::reads_next_token
+  kLayerInput,    ///< LayerSpec::d_input
+  kOutputScale,   ///< LayerSpec::has_output_scale
 };
 
 /// Parts of a layer.
@@ -94,6 +105,8 @@ struct LayerSpec {
   std::variant<AttentionSpec, DeltaNetSpec> mixer = {};
   std::vector<FfnSpec> ffns = {};  ///< in the order in which they are computed
   bool has_post_norms = false;     ///< norms before each sum into the residual stream
+  std::size_t d_input = 0;         ///< values of its own that the token gives it; 0: none
+  bool has_output_scale = false;   ///< the residual stream is multiplied by a number at its end
   /// Its input is a product of the next token's embedding and of a row of another model.
   bool reads_next_token = false;
 
@@ -105,14 +118,20 @@ struct LayerSpec {
   LayerPartSet parts() const {
     return LayerPartSet()
         .add(LayerPart::kAttention, attention() != nullptr)
+        .add(LayerPart::kOwnKeys, has_own_keys())
+        .add(LayerPart::kValuesOfKeys, has_own_keys() && attention()->v_is_k)
+        .add(LayerPart::kValueNorm, has_own_keys() && attention()->value_norm)
         .add(LayerPart::kOutputGate, attention() != nullptr && attention()->output_gate)
         .add(LayerPart::kDeltaNet, delta_net() != nullptr)
         .add(LayerPart::kPostNorms, has_post_norms)
         .add(LayerPart::kExperts, n_experts() > 0)
         .add(LayerPart::kSharedExpert, d_shared() > 0)
-        .add(LayerPart::kNextToken, reads_next_token);
+        .add(LayerPart::kNextToken, reads_next_token)
+        .add(LayerPart::kLayerInput, d_input > 0)
+        .add(LayerPart::kOutputScale, has_output_scale);
   }
   bool has(LayerPart part) const { return parts().has(part); }
+  bool has_own_keys() const { return attention() != nullptr && !attention()->kv_of_layer; }
 
   // Sizes that tables name (ModelSize); 0 if the layer lacks the part.
   std::size_t n_heads() const { return attention() == nullptr ? 0 : attention()->n_heads; }
@@ -129,6 +148,7 @@ struct LayerSpec {
   std::size_t conv_width() const { return delta_net() == nullptr ? 0 : delta_net()->conv_width; }
   /// Rows of d_model that its input is a product of.
   std::size_t n_inputs() const { return reads_next_token ? 2 : 0; }
+  std::size_t n_input() const { return d_input; }
   std::size_t window() const { return attention() == nullptr ? 0 : attention()->window; }
   std::size_t d_ff() const { return ffns.empty() ? 0 : ffns[0].d_ff; }
   std::size_t d_shared() const { return ffns.empty() ? 0 : ffns[0].d_shared; }

@@ -194,7 +194,8 @@ Model::Model(const ModelFile& file, ModelWeights weights, Tokenizer tokenizer,
 void Model::make_ropes() {
   ropes_.clear();
   for (const RopeSpec& rope : config_.ropes)
-    ropes_.emplace_back(rope, weights_->rope_divisors.span());
+    ropes_.emplace_back(
+        rope, rope.has_divisors ? weights_->rope_divisors.span() : std::span<const float>());
 }
 
 }  // namespace llm

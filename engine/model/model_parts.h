@@ -48,6 +48,10 @@ struct LayerParts {
   Matrix ffn_down_shexp;      ///< (d_model, d_shared)
   Matrix ffn_gate_inp_shexp;  ///< (1, d_model): its weight
   Vector ffn_post_norm;       ///< (d_model): post_ffw_norm.weight
+  Matrix inp_gate;            ///< (d_input, d_model): of the layer's own inputs
+  Matrix inp_proj;            ///< (d_model, d_input)
+  Vector inp_post_norm;       ///< (d_model): post_norm.weight
+  Vector out_scale;           ///< (1): layer_output_scale.weight
   Vector head_norm;           ///< (d_model): in place of output_norm
 };
 
@@ -55,6 +59,9 @@ struct LayerParts {
 template <typename Matrix, typename Vector>
 struct ModelParts {
   Matrix token_embd;  ///< (n_vocab, d_model)
+  Matrix input_embd;  ///< (n_vocab, d_inputs): per_layer_token_embd.weight
+  Matrix input_proj;  ///< (d_inputs, d_model): per_layer_model_proj.weight
+  Vector input_norm;  ///< (d_input): per_layer_proj_norm.weight
   std::vector<LayerParts<Matrix, Vector>> layers;
   Vector output_norm;    ///< (d_model)
   Matrix own_output;     ///< (n_vocab, d_model): output.weight; empty when tied to token_embd

@@ -98,7 +98,7 @@ std::string name_beside(std::string_view weight, std::string_view suffix) {
 
 /// Whether a factor of the role's products may stand beside its matrix (docs/formats.md).
 bool may_be_scaled(const TensorRole& role) {
-  return role.is_matrix() && role.name != "token_embd.weight" &&
+  return role.is_matrix() && !role.name.ends_with("token_embd.weight") &&
          !role.name.starts_with("ffn_gate_inp");
 }
 
@@ -125,6 +125,14 @@ Result<std::vector<float>> find_scales(const GgufFile& gguf, std::string_view we
   return scales;
 }
 
+/// Whether a layer reads another's keys and values in place of a tensor: files may have it, and no
+/// result depends on it.
+bool is_unread(const HyperParameters& config, const TensorRole& role, int layer) {
+  if (role.part != LayerPart::kOwnKeys) return false;
+  const AttentionSpec* spec = config.layers[static_cast<std::size_t>(layer)].attention();
+  return spec != nullptr && spec->kv_of_layer;
+}
+
 /// The tensor of `role`, checked; empty where the file has none and need not.
 Result<TensorView> bind(const GgufFile& gguf, const HyperParameters& config, const TensorRole& role,
                         int layer) {
@@ -133,7 +141,8 @@ Result<TensorView> bind(const GgufFile& gguf, const HyperParameters& config, con
   const GgufTensor* tensor = gguf.find_tensor(name);
   if (need != Need::kRequired && tensor == nullptr) return TensorView{};
   if (need == Need::kAbsent) {
-    if (is_name_of_another(*config.architecture, role)) return TensorView{};
+    if (is_name_of_another(*config.architecture, role) || is_unread(config, role, layer))
+      return TensorView{};
     return refusal(*tensor, role.name, *config.architecture);
   }
   LLM_TRY(tensor, require_tensor(gguf, *config.architecture, name));
@@ -218,6 +227,7 @@ Result<ModelTensors> bind_tensors(const GgufFile& gguf, const HyperParameters& c
     if (!view.empty()) used.push_back(view.name);
     for (const std::string_view suffix : {kScale, kInputScale})
       if (!view.empty() && may_be_scaled(*role)) used.push_back(name_beside(view.name, suffix));
+    if (is_unread(config, *role, layer)) used.push_back(name_in_file(config, *role, layer));
     role->view.of(tensors, layer) = std::move(view);
   }
   LLM_RETURN_IF_ERROR(check_rope_divisors(gguf, tensors.rope_divisors));

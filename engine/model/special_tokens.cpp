@@ -78,7 +78,7 @@ constexpr std::array kFimTexts = {
 };
 
 // Chat models whose metadata names no end of turn still mark it with one of these.
-constexpr std::array<std::string_view, 13> kEndTexts = {"<|im_end|>",
+constexpr std::array<std::string_view, 15> kEndTexts = {"<|im_end|>",
                                                         "<|eot_id|>",
                                                         "<|eom_id|>",
                                                         "<|end|>",
@@ -90,6 +90,8 @@ constexpr std::array<std::string_view, 13> kEndTexts = {"<|im_end|>",
                                                         "[EOT]",
                                                         "<|EOT|>",
                                                         "<end_of_utterance>",
+                                                        "<turn|>",
+                                                        "<|tool_response>",
                                                         "<\uFF5Cend\u2581of\u2581sentence\uFF5C>"};
 
 /// Whether any of the texts above can begin so: most tokens of a vocabulary need no search.
@@ -105,7 +107,8 @@ class SpecialTokenReader {
   Status run() {
     constexpr TokenKind kControl = TokenKind::kControl;
     // SentencePiece's own layout; byte-level vocabularies have none.
-    const bool has_layout = vocab_.tokenizer == TokenizerKind::kSentencePiece;
+    const bool has_layout =
+        vocab_.tokenizer == TokenizerKind::kSentencePiece && vocab_.merges.empty();
     const auto usual = [has_layout](TokenId id) { return has_layout ? id : kNone; };
     LLM_TRY(vocab_.bos, read_id("tokenizer.ggml.bos_token_id", usual(1), kControl));
     LLM_TRY(vocab_.eos, read_id("tokenizer.ggml.eos_token_id", usual(2), kControl));

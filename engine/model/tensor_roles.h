@@ -67,7 +67,10 @@ struct TensorRole {
   Vector vector;          ///< where its values are; of a matrix none
   RowOrder order;         ///< of rows; of a vector's elements
   bool per_layer;
-  LayerPart part = LayerPart::kEvery;  ///< layers without it have no such tensor
+  /// Layers without it have no such tensor; of one outside the layers, models whose layers lack it.
+  LayerPart part = LayerPart::kEvery;
+  LayerPart other_part = LayerPart::kEvery;  ///< in layers with it, another role's tensor is read:
+  std::string_view other_name = {};          ///< that one; empty: never
 
   constexpr TensorRole(std::string_view role, Need n, ModelSize n_rows, ModelSize n_cols, View v,
                        Matrix packed, RowOrder row_order = RowOrder::kPlain,
@@ -99,6 +102,14 @@ struct TensorRole {
     return role;
   }
 
+  /// The same row; in layers that have the part, it is read from the tensor `other`.
+  constexpr TensorRole with(LayerPart of_part, std::string_view other) const {
+    TensorRole role = *this;
+    role.other_part = of_part;
+    role.other_name = other;
+    return role;
+  }
+
   constexpr bool is_matrix() const { return matrix.exists(); }
   /// What one row reads of `whole`, all of the role's matrix in a layer.
   std::uint64_t share_used(const HyperParameters& config, int layer, std::uint64_t whole) const {
@@ -123,6 +134,15 @@ inline constexpr std::array kTensorRoles = [] {
   return std::array{
       TensorRole("token_embd.weight", kRequired, &H::n_vocab, &H::d_model, &M::token_embd,
                  &MW::token_embd),
+      TensorRole("per_layer_token_embd.weight", kRequired, &H::n_vocab, &H::d_inputs,
+                 &M::input_embd, &MW::input_embd)
+          .of(kLayerInput),
+      TensorRole("per_layer_model_proj.weight", kRequired, &H::d_inputs, &H::d_model,
+                 &M::input_proj, &MW::input_proj)
+          .of(kLayerInput),
+      TensorRole("per_layer_proj_norm.weight", kRequired, &H::d_input, &M::input_norm,
+                 &MW::input_norm)
+          .of(kLayerInput),
       TensorRole("nextn.enorm.weight", kRequired, &H::d_model, &L::enorm, &LW::enorm)
           .of(kNextToken),
       TensorRole("nextn.hnorm.weight", kRequired, &H::d_model, &L::hnorm, &LW::hnorm)
@@ -139,21 +159,22 @@ inline constexpr std::array kTensorRoles = [] {
           .of(kOutputGate),
       TensorRole("attn_k.weight", kRequired, &S::kv_rows, &H::d_model, &L::attn_k, &LW::attn_k,
                  kRopeHeads)
-          .of(kAttention),
+          .of(kOwnKeys),
       TensorRole("attn_v.weight", kRequired, &S::kv_rows, &H::d_model, &L::attn_v, &LW::attn_v)
-          .of(kAttention),
+          .of(kOwnKeys)
+          .with(kValuesOfKeys, "attn_k.weight"),
       TensorRole("attn_q.bias", kAbsent, &S::q_rows, &L::attn_q_bias, &LW::attn_q_bias, kRopeHeads)
           .of(kAttention),
       TensorRole("attn_k.bias", kAbsent, &S::kv_rows, &L::attn_k_bias, &LW::attn_k_bias, kRopeHeads)
-          .of(kAttention),
+          .of(kOwnKeys),
       TensorRole("attn_v.bias", kAbsent, &S::kv_rows, &L::attn_v_bias, &LW::attn_v_bias)
-          .of(kAttention),
+          .of(kOwnKeys),
       TensorRole("attn_q_norm.weight", kAbsent, &S::head_dim, &L::attn_q_norm, &LW::attn_q_norm,
                  kRopeHeads)
           .of(kAttention),
       TensorRole("attn_k_norm.weight", kAbsent, &S::head_dim, &L::attn_k_norm, &LW::attn_k_norm,
                  kRopeHeads)
-          .of(kAttention),
+          .of(kOwnKeys),
       TensorRole("attn_sinks.weight", kAbsent, &S::n_heads, &L::attn_sinks, &LW::attn_sinks)
           .of(kAttention),
       TensorRole("attn_output.weight", kRequired, &H::d_model, &S::q_rows, &L::attn_output,
@@ -220,6 +241,15 @@ inline constexpr std::array kTensorRoles = [] {
           .of(kSharedExpert),
       TensorRole("post_ffw_norm.weight", kAbsent, &H::d_model, &L::ffn_post_norm,
                  &LW::ffn_post_norm),
+      TensorRole("inp_gate.weight", kRequired, &S::n_input, &H::d_model, &L::inp_gate,
+                 &LW::inp_gate)
+          .of(kLayerInput),
+      TensorRole("proj.weight", kRequired, &H::d_model, &S::n_input, &L::inp_proj, &LW::inp_proj)
+          .of(kLayerInput),
+      TensorRole("post_norm.weight", kRequired, &H::d_model, &L::inp_post_norm, &LW::inp_post_norm)
+          .of(kLayerInput),
+      TensorRole("layer_output_scale.weight", kAbsent, ModelSize(), &L::out_scale, &LW::out_scale)
+          .of(kOutputScale),
       TensorRole("nextn.shared_head_norm.weight", kOptional, &H::d_model, &L::head_norm,
                  &LW::head_norm)
           .of(kNextToken),
@@ -263,8 +293,8 @@ constexpr Need need_of(const Architecture& architecture, const TensorRole& role)
 }
 /// Whether `layer` (kOutsideLayers outside the layers) of a model has a tensor of `role`.
 inline Need need_of(const HyperParameters& config, const TensorRole& role, int layer) {
-  const bool has_part =
-      !role.per_layer || config.layers[static_cast<std::size_t>(layer)].has(role.part);
+  const std::size_t at = role.per_layer ? static_cast<std::size_t>(layer) : 0;
+  const bool has_part = role.part == LayerPart::kEvery || config.layers[at].has(role.part);
   return has_part ? need_of(*config.architecture, role) : Need::kAbsent;
 }
 /// Where a role's rows lie in its tensor, which may hold those of several roles (RoleNeed).
@@ -322,6 +352,9 @@ inline std::string name_in_file(const Architecture& architecture, const TensorRo
 }
 inline std::string name_in_file(const HyperParameters& config, const TensorRole& role, int layer) {
   const int block = role.per_layer ? layer + static_cast<int>(config.first_block) : layer;
+  if (!role.other_name.empty() &&
+      config.layers[static_cast<std::size_t>(layer)].has(role.other_part))
+    return tensor_name(role.other_name, block);
   return name_in_file(*config.architecture, role, block);
 }
 

@@ -76,6 +76,8 @@ class VocabReader {
   const GgufFile& gguf_;
   std::vector<std::string>& warnings_;
   bool is_sentencepiece() const { return vocab_.tokenizer == TokenizerKind::kSentencePiece; }
+  /// Pieces as SentencePiece has them, merged by rank.
+  bool is_ranked_ = false;
 
   VocabSpec vocab_;
   const PreTokenizerRule* rule_ = nullptr;  ///< byte-level BPE
@@ -86,11 +88,11 @@ class VocabReader {
 Result<VocabSpec> VocabReader::run() {
   LLM_RETURN_IF_ERROR(read_model());
   LLM_RETURN_IF_ERROR(read_pieces());
-  if (is_sentencepiece()) LLM_RETURN_IF_ERROR(read_scores());
+  if (is_sentencepiece() && !is_ranked_) LLM_RETURN_IF_ERROR(read_scores());
   LLM_RETURN_IF_ERROR(read_kinds());
   LLM_RETURN_IF_ERROR(check_tokens());
   warn_duplicates();
-  if (!is_sentencepiece()) LLM_RETURN_IF_ERROR(read_merges());
+  if (!is_sentencepiece() || is_ranked_) LLM_RETURN_IF_ERROR(read_merges());
   LLM_RETURN_IF_ERROR(read_special_tokens(gguf_, vocab_));
   LLM_RETURN_IF_ERROR(read_flags());
   if (auto fault = unknown_fault(vocab_)) return malformed(kTokensKey, *std::move(fault));
@@ -101,9 +103,12 @@ Status VocabReader::read_model() {
   LLM_TRY(const std::string_view model, gguf_.get_string(kModelKey));
   if (model == "llama") return Ok{};
   if (model == "gpt2") return read_pre_tokenizer();
+  is_ranked_ = model == "gemma4";
+  if (is_ranked_) return Ok{};
   return gguf_.value_error(
       ErrorCode::kUnsupported, kModelKey,
-      fmt::format("found {}, need \"llama\" (SentencePiece) or \"gpt2\" (byte-level BPE)",
+      fmt::format("found {}, need \"llama\" (SentencePiece), \"gpt2\" (byte-level BPE) or "
+                  "\"gemma4\"",
                   quoted(model)));
 }
 
@@ -241,10 +246,14 @@ void VocabReader::warn_duplicates() {
 Status VocabReader::read_merges() {
   LLM_TRY(const GgufStrings merges, gguf_.get_strings(kMergesKey));
   if (merges.size() == 0) return malformed(kMergesKey, "found no merges, need at least one");
+  constexpr std::size_t kMostRanked = std::size_t{1} << 24;  // floats hold their ranks
+  if (is_ranked_ && merges.size() > kMostRanked)
+    return malformed(kMergesKey,
+                     fmt::format("found {} merges, need at most {}", merges.size(), kMostRanked));
   pieces_.reserve(vocab_.tokens.size());
   for (std::size_t id = 0; id < vocab_.tokens.size(); ++id) {
     const VocabSpec::Token& token = vocab_.tokens[id];
-    if (takes_part_in_merges(token.kind) && !token.text.empty())
+    if (takes_part_in_merges(token.kind, vocab_.tokenizer) && !token.text.empty())
       pieces_.emplace(token.text, static_cast<TokenId>(id));
   }
   vocab_.merges.reserve(merges.size());
@@ -282,8 +291,11 @@ Result<VocabSpec::Merge> VocabReader::read_merge(std::string_view text, std::siz
 Status VocabReader::read_flags() {
   const bool add_bos = is_sentencepiece() || rule_->add_bos;
   LLM_TRY(vocab_.add_bos, gguf_.get_bool_or("tokenizer.ggml.add_bos_token", add_bos));
+  // Gemma 4 needs it, whatever its files say.
+  if (is_ranked_) vocab_.add_bos = true;
   LLM_TRY(vocab_.add_eos, gguf_.get_bool_or("tokenizer.ggml.add_eos_token", false));
-  LLM_TRY(vocab_.add_space_prefix, gguf_.get_bool_or(kSpacePrefixKey, is_sentencepiece()));
+  LLM_TRY(vocab_.add_space_prefix,
+          gguf_.get_bool_or(kSpacePrefixKey, is_sentencepiece() && !is_ranked_));
   if (!is_sentencepiece() && vocab_.add_space_prefix) {
     warnings_.push_back(fmt::format(
         "{}: found true, but byte-level BPE has no dummy prefix; ignored", kSpacePrefixKey));

@@ -61,8 +61,10 @@ std::vector<LayerMemory> memory_of(const HyperParameters& config, KvType type) {
       continue;
     }
     const AttentionSpec& spec = *layer.attention();
-    out.push_back(
-        {.layout = {type, spec.head_dim}, .n_heads = spec.n_kv_heads, .window = spec.window});
+    out.push_back({.layout = {type, spec.head_dim},
+                   .n_heads = spec.n_kv_heads,
+                   .window = spec.window,
+                   .of_layer = spec.kv_of_layer});
   }
   return out;
 }

@@ -135,6 +135,22 @@ LLM_INLINE F32x16<A> sigmoid16(const F32x16<A>& gate, const F32x16<A>& up) {
   return up / (broadcast_f32<A>(1.0F) + exp16(minus(gate)));
 }
 
+template <class A>
+void soft_cap(float* x, std::size_t n, float cap) {
+  const auto of16 = [cap](const F32x16<A>& v) LLM_INLINE_LAMBDA {
+    const auto one = broadcast_f32<A>(1.0F);
+    const auto most = broadcast_f32<A>(cap);
+    const auto sign = broadcast_i32<A>(INT32_MIN);
+    const auto magnitude = from_bits(bits(v / most) & broadcast_i32<A>(INT32_MAX));
+    const auto t = exp16(broadcast_f32<A>(-2.0F) * magnitude);
+    const auto y = most * ((one - t) / (one + t));
+    return from_bits(bits(y) | (bits(v) & sign)) + (v - v);
+  };
+  const std::size_t whole = n / 16 * 16;
+  for (std::size_t i = 0; i < whole; i += 16) store_f32(x + i, of16(load_f32<A>(x + i)));
+  if (whole < n) store_tail(x + whole, of16(load_tail<A>(x + whole, n - whole)), n - whole);
+}
+
 /// @param kActivate16  of 16 gates and what they let through
 template <class A, auto kActivate16>
 void activate_row(float* gate, const float* up, std::size_t n) {

@@ -143,6 +143,8 @@ struct KernelTable {
                const float* sin, std::size_t pairs);
   /// gate[i] = contract::activate(kind, gate[i], up[i]).
   void (*activate)(Activation kind, float* gate, const float* up, std::size_t n);
+  /// x[i] = contract::soft_cap(x[i], cap).
+  void (*soft_cap)(float* x, std::size_t n, float cap);
   /// y[i] = fma(a, x[i], y[i]).
   void (*axpy)(float a, const float* x, std::size_t n, float* y);
   /// y[i] = f32_to_f16(x[i]) for any bits of x: nearest even, NaN kept and made quiet.

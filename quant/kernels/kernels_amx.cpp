@@ -42,6 +42,7 @@ const KernelTable kKernelsAmx = {
     .rms_norm = inherited<&KernelTable::rms_norm>,
     .rope = inherited<&KernelTable::rope>,
     .activate = inherited<&KernelTable::activate>,
+    .soft_cap = inherited<&KernelTable::soft_cap>,
     .axpy = inherited<&KernelTable::axpy>,
     .to_half = inherited<&KernelTable::to_half>,
     .exp_distances = inherited<&KernelTable::exp_distances>,

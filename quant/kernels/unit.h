@@ -22,6 +22,7 @@ constexpr llm::KernelTable make_table() {
       .rms_norm = rms_norm<A>,
       .rope = rope<A>,
       .activate = activate<A>,
+      .soft_cap = soft_cap<A>,
       .axpy = axpy<A>,
       .to_half = row_to_half<A>,
       .exp_distances = exp_distances<A>,

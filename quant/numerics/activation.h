@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <string_view>
 #include <utility>
@@ -59,6 +60,12 @@ inline float activate(Activation kind, float gate, float up) {
       return up / (1.0F + exp(-gate));
   }
   return 0;
+}
+
+/// cap * tanh(x / cap); NaN where x is not finite.
+inline float soft_cap(float x, float cap) {
+  const float t = exp(-2.0F * std::fabs(x / cap));
+  return std::copysign(cap * ((1.0F - t) / (1.0F + t)), x) + (x - x);
 }
 
 }  // namespace contract

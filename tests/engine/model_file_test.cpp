@@ -201,6 +201,54 @@ TEST_CASE("scales of Granite and of large Gemmas are read", "[model]") {
   CHECK(wide.attention(61).scale == static_cast<float>(1 / std::sqrt(32.0 / 4)));
 }
 
+TEST_CASE("a Gemma 4's layers share keys, and its keys agree with its layers", "[model]") {
+  const auto made = [] { return TinyGguf::llama({.n_layers = 4, .architecture = "gemma4"}); };
+  const HyperParameters config = config_of(made());
+  const auto source = [&](std::size_t layer) { return config.attention(layer).kv_of_layer; };
+  CHECK(!source(0));
+  CHECK(!source(1));
+  CHECK(source(2) == std::size_t{0});  // the last before them with a window
+  CHECK(source(3) == std::size_t{1});
+  CHECK(config.attention(1).v_is_k);
+  CHECK(config.attention(0).head_dim == 12);
+  CHECK(config.attention(1).head_dim == 8);
+  CHECK(config.attention(0).scale == 1.0F);
+  CHECK(config.logit_cap == 4.0F);
+  CHECK(config.d_inputs == 4 * config.d_input());
+
+  // Checkpoints have keys of layers that do not use them.
+  TinyGguf file = made();
+  file.tensors.push_back(file.tensor("blk.1.attn_k.weight"));
+  file.tensors.back().name = "blk.3.attn_k.weight";
+  config_of(file);
+
+  const auto key = [](const char* suffix) { return std::string("gemma4.") + suffix; };
+  file = made();
+  file.set_u32(key("attention.shared_kv_layers"), 4);
+  CHECK(refused(file, ErrorCode::kMalformed).field == key("attention.shared_kv_layers"));
+  file.set_u32(key("attention.shared_kv_layers"), 3);  // no layer without a window is before them
+  CHECK(refused(file, ErrorCode::kMalformed).field == key("attention.shared_kv_layers"));
+  file = made();
+  file.set_u32(key("embedding_length_per_layer_input"), 1U << 23);
+  CHECK(refused(file, ErrorCode::kMalformed).field == key("embedding_length_per_layer_input"));
+  file = made();
+  file.set_f32(key("final_logit_softcapping"), -1);
+  CHECK(refused(file, ErrorCode::kMalformed).field == key("final_logit_softcapping"));
+  file = made();
+  file.set_array(key("attention.sliding_window_pattern"), GgufType::kBool,
+                 std::vector<std::uint8_t>{1, 0});
+  CHECK(refused(file, ErrorCode::kMalformed).field == key("attention.sliding_window_pattern"));
+  file = made();
+  file.set_u32(key("expert_count"), 8);
+  CHECK(refused(file, ErrorCode::kUnsupported).field == key("expert_count"));
+  file = made();
+  file.remove_tensor("rope_freqs.weight");
+  refused(file, ErrorCode::kMalformed, {"rope_freqs.weight"});
+  TinyGguf llama = TinyGguf::llama();
+  llama.set_u32("llama.attention.shared_kv_layers", 1);
+  CHECK(refused(llama, ErrorCode::kUnsupported).field == "llama.attention.shared_kv_layers");
+}
+
 TEST_CASE("YaRN and attention factors", "[model]") {
   const auto rope_of = [](const TinyGguf& file) {
     const RopeSpec spec = config_of(file).ropes.front();

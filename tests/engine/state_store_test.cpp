@@ -134,7 +134,8 @@ struct Shape {
   std::size_t n_layers;
   std::uint32_t window;
 };
-constexpr Shape kShapes[] = {{"llama", 2, 0}, {"gemma3", 6, 40}, {"gpt-oss", 2, 300}};
+constexpr Shape kShapes[] = {
+    {"llama", 2, 0}, {"gemma3", 6, 40}, {"gpt-oss", 2, 300}, {"gemma4", 4, 40}};
 
 /// What clients, operators, disks and other processes do, in any order: every row of logits is the
 /// one of a run alone.

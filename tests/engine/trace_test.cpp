@@ -15,7 +15,7 @@ struct Shape {
   std::uint32_t window;
 };
 constexpr Shape kShapes[] = {
-    {"llama", 2, 0}, {"gemma3", 6, 40}, {"gpt-oss", 2, 128}, {"qwen35", 4, 0}};
+    {"llama", 2, 0}, {"gemma3", 6, 40}, {"gpt-oss", 2, 128}, {"qwen35", 4, 0}, {"gemma4", 4, 40}};
 
 std::shared_ptr<const Model> model_of(const Shape& shape) {
   TinyGguf tiny = TinyGguf::llama({.n_layers = shape.n_layers, .architecture = shape.architecture});

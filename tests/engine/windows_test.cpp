@@ -18,9 +18,13 @@ struct Family {
   std::uint32_t window;
   std::size_t n_groups;
 };
-// All layers, every other, five of six; groups of two layers, two and one.
-constexpr Family kFamilies[] = {
-    {"llama", 2, 5, 1}, {"gpt-oss", 4, 300, 2}, {"gemma3", 7, 40, 7}, {"phi3", 2, 257, 1}};
+// All layers, every other, five of six; groups of two layers, two and one; of four layers, of which
+// two read what the others keep.
+constexpr Family kFamilies[] = {{"llama", 2, 5, 1},
+                                {"gpt-oss", 4, 300, 2},
+                                {"gemma3", 7, 40, 7},
+                                {"phi3", 2, 257, 1},
+                                {"gemma4", 4, 40, 2}};
 
 class Windows {
  public:

@@ -59,7 +59,8 @@ constexpr std::pair<std::string_view, CheckResult (*)(KernelTables, const Kernel
                   {"exp", check_exp_distances},       {"to_half", check_to_half},
                   {"attend", check_attend},           {"merge", check_merge},
                   {"finish", check_finish},           {"convolve", check_convolve},
-                  {"unit_length", check_unit_length}, {"delta_rule", check_delta_rule}};
+                  {"unit_length", check_unit_length}, {"delta_rule", check_delta_rule},
+                  {"soft_cap", check_soft_cap}};
 
 /// The entry that the planted fault is of, on its instruction set or, where it names none, on the
 /// one that is used. Without a fault every entry and type on every set.

@@ -175,6 +175,15 @@ struct Entries {
     spoil_in_place("ffn_act", table().isa, gate, 0, n, "gate");
   }
 
+  static void soft_cap(float* x, std::size_t n, float cap) {
+    const auto fault = fault_of("soft_cap", {{"n", n}});
+    const float last = x[n - 1];
+    table().soft_cap(x, n, cap);
+    if (!fault) return;
+    if (fault->is("last")) put(x[n - 1], last);
+    if (fault->is("ulp")) put(x[n - 1], ulp(x[n - 1]));
+  }
+
   static void axpy(float a, const float* x, std::size_t n, float* y) {
     const auto fault = fault_of("axpy", {{"n", n}});
     const std::vector<float> before(y, y + n);
@@ -398,7 +407,7 @@ struct Entries {
     KernelTable made = table();
     made.matmul = matmul, made.quantize_q8k = quantize_q8k, made.quantize_q8x32 = quantize_q8x32;
     made.rms_norm = rms_norm, made.rope = rope, made.activate = activate, made.axpy = axpy;
-    made.to_half = to_half, made.exp_distances = exp_distances;
+    made.soft_cap = soft_cap, made.to_half = to_half, made.exp_distances = exp_distances;
     made.convolve = convolve, made.unit_length = unit_length, made.delta_rule = delta_rule;
     made.attend = attend, made.merge = merge, made.finish = finish;
     return made;

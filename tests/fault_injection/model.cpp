@@ -18,6 +18,10 @@ HyperParameters& config_of(const Model& model) {
   return const_cast<HyperParameters&>(model.config());
 }
 
+std::span<const float> divisors_of(const Model& model, const RopeSpec& rope) {
+  return rope.has_divisors ? model.weights().rope_divisors.span() : std::span<const float>();
+}
+
 const TensorRole* role_of(std::string_view name) {
   const auto found = std::ranges::find(kTensorRoles, name, &TensorRole::name);
   return found == std::end(kTensorRoles) ? nullptr : &*found;
@@ -166,7 +170,7 @@ void change_model(const Model& model) {
       if (fault->is("theta")) config.ropes[i].theta *= 50;
       if (fault->is("rope_scale")) config.ropes[i].scale *= 2;
       const_cast<Rope&>(model.ropes()[i]) =
-          Rope(config.ropes[i], model.weights().rope_divisors.span());
+          Rope(config.ropes[i], divisors_of(model, config.ropes[i]));
     }
   }
 }
@@ -211,7 +215,7 @@ void add_windows(const Model& model) {
   auto& ropes = const_cast<std::vector<Rope>&>(model.ropes());
   config.ropes.push_back(config.ropes[0]);
   config.ropes[1].theta = 100;
-  ropes.emplace_back(config.ropes[1], model.weights().rope_divisors.span());
+  ropes.emplace_back(config.ropes[1], divisors_of(model, config.ropes[1]));
   for (std::size_t i = 0; i < config.layers.size(); i += 2) {
     config.layers[i].attention()->window = 3;
     config.layers[i].attention()->rope = 1;

@@ -111,6 +111,7 @@ def own_seeds():
     for architecture in tiny.PARTS:
         yield "gguf", tiny.model(architecture)
     yield "gguf", tiny.model("qwen2", "gpt2", tied=False)
+    yield "gguf", tiny.model("gemma4", "gemma4")
     yield "gguf", tiny.gguf(tiny.vocabulary("llama")[0], [])
     for made in vocabularies():
         yield "vocabulary", made

@@ -28,7 +28,7 @@ def entry(key: str, kind: int, item) -> bytes:
 
 
 def gguf(entries: list[bytes], tensors: list[tuple[str, list[int]]]) -> bytes:
-    """Tensors of F32 with small numbers."""
+    """Tensors of F32 with small numbers, divisors above 0."""
     infos, data = b"", b""
     for name, dims in tensors:
         infos += string(name) + struct.pack("<I", len(dims)) + struct.pack(f"<{len(dims)}Q", *dims)
@@ -36,7 +36,8 @@ def gguf(entries: list[bytes], tensors: list[tuple[str, list[int]]]) -> bytes:
         count = 1
         for dim in dims:
             count *= dim
-        data += b"".join(struct.pack("<f", (i * 37 % 64 - 32) / 64) for i in range(count))
+        least = -32 if name != "rope_freqs.weight" else 64
+        data += b"".join(struct.pack("<f", (i * 37 % 64 + least) / 64) for i in range(count))
         data += bytes(-len(data) % 32)
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(entries)) + b"".join(entries) + infos
     return head + bytes(-len(head) % 32) + data
@@ -47,6 +48,10 @@ def vocabulary(kind: str) -> tuple[list[bytes], int]:
         tokens = ["<unk>", "<s>", "</s>", "\u2581", "a", "b", "ab", "\u2581a", "\u2581\u2581"]
         more = [entry("tokenizer.ggml.scores", F32, [float(-i) for i in range(len(tokens))])]
         kinds = [2, 3, 3] + [1] * 6
+    elif kind == "gemma4":
+        tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "\u2581", "a", "b", "ab", "\n\n"]
+        more = [entry("tokenizer.ggml.merges", STRING, ["a b"]), entry("tokenizer.ggml.bos_token_id", U32, 1)]
+        kinds = [2, 3, 3] + [6] * 256 + [1] * 5
     else:
         tokens = [chr(c) for c in range(0x21, 0x7F)] + ["\u0120", "ab", "\u0120a", "<|im_end|>"]
         more = [entry("tokenizer.ggml.merges", STRING, ["a b", "\u0120 a"]), entry("tokenizer.ggml.pre", STRING, "qwen2"),
@@ -78,6 +83,9 @@ PARTS = {
                          "logit_scale": (F32, 8.0)}),
     "gemma3": (HEAD_NORMS | {"post_attention_norm.weight": [8], "post_ffw_norm.weight": [8]}, [],
                {"attention.sliding_window": (U32, 4), "rope.freq_base": (F32, 1e6)}),
+    "gemma4": (HEAD_NORMS | {f"{name}.weight": [8] for name in ("post_attention_norm", "post_ffw_norm", "post_norm")}
+               | {"layer_output_scale.weight": [1], "inp_gate.weight": [8, 8], "proj.weight": [8, 8]}, ["attn_v"],
+               {"embedding_length_per_layer_input": (U32, 8), "final_logit_softcapping": (F32, 4.0)}),
 }
 
 
@@ -95,6 +103,9 @@ def model(architecture: str, kind: str = "llama", tied: bool = True) -> bytes:
     layer = {name: dims for name, dims in layer.items() if name.removesuffix(".weight") not in without} | more
     tensors = [("token_embd.weight", [8, n_vocab]), ("output_norm.weight", [8])]
     tensors += [(f"blk.0.{name}", dims) for name, dims in layer.items()]
+    if "embedding_length_per_layer_input" in keys:
+        tensors += [("per_layer_token_embd.weight", [8, n_vocab]), ("per_layer_model_proj.weight", [8, 8]), ("per_layer_proj_norm.weight", [8]),
+                    ("rope_freqs.weight", [4])]
     if not tied:
         tensors.append(("output.weight", [8, n_vocab]))
     return gguf(entries, [(name, [dim * scale if dim in (8, 16, 24) else dim for dim in dims]) for name, dims in tensors])

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "hf_parity")]
 
 import make  # noqa: E402  (puts the oracle on the path)
-from shapes import GPT_OSS_YARN, GRANITE, LLAMA3, Case, Shape  # noqa: E402
+from shapes import FULL, GEMMA4_31B, GPT_OSS_YARN, GRANITE, LLAMA3, WINDOW, Case, Shape  # noqa: E402
 
 OUT = Path(__file__).resolve().parent / "architectures"
 # Odd on purpose: head_dim apart from d_model / n_heads, GQA and MQA, rows that are no multiple of 32.
@@ -29,6 +29,11 @@ SHAPES = (
     replace(TINY, name="mistral-window", family="mistral", n_kv_heads=1, vocab=380, window=5),
     replace(TINY, name="smollm3", family="smollm3", n_layers=5, tied=True, head_dim=6),
     replace(TINY, name="gemma3", family="gemma3", n_layers=7, tied=True, n_kv_heads=2, head_dim=14, vocab=380, window=4),
+    replace(TINY, name="gemma4", family="gemma4", n_layers=6, tied=True, n_kv_heads=2, head_dim=14, vocab=380, window=4, partial_rotary=0.25,
+            gemma4=GEMMA4_31B | {"global_head_dim": 22, "num_global_key_value_heads": 1}),
+    replace(TINY, name="gemma4-shared", family="gemma4", n_layers=5, tied=True, n_kv_heads=1, head_dim=14, vocab=380, window=4,
+            partial_rotary=0.5, gemma4={"layer_types": [WINDOW, WINDOW, FULL, WINDOW, FULL], "global_head_dim": 20, "num_kv_shared_layers": 2,
+                                        "use_double_wide_mlp": True, "hidden_size_per_layer_input": 6}),
     replace(TINY, name="qwen2", family="qwen2", tied=True, head_dim=6),  # transformers has no head_dim for Qwen2
     replace(TINY, name="qwen3", family="qwen3", n_kv_heads=1, head_dim=14),
     replace(TINY, name="qwen3moe", family="qwen3_moe", d_model=32, n_kv_heads=1, head_dim=14, d_ff=16, n_experts=10,

@@ -76,6 +76,11 @@ def config_of(shape: Shape) -> PretrainedConfig:
         family, more = "gemma3_text", {"sliding_window": shape.window, "query_pre_attn_scalar": scalar, "bos_token_id": 1,
                                        "eos_token_id": 2, "pad_token_id": None}
         rope = {"full_attention": rope, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}
+    elif family == "gemma4":
+        family, more = "gemma4_text", shape.gemma4 | {"sliding_window": shape.window, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None,
+                                                      "final_logit_softcapping": 30.0, "vocab_size_per_layer_input": shape.vocab}
+        rope = {"full_attention": {"rope_type": "proportional", "partial_rotary_factor": shape.partial_rotary, "rope_theta": shape.theta},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}
     d_ff = 3 * shape.d_ff if family == "qwen3_moe" else shape.d_ff
     return AutoConfig.for_model(
         family, **more, vocab_size=shape.vocab, hidden_size=shape.d_model, intermediate_size=d_ff,
@@ -91,6 +96,7 @@ def make_checkpoint(shape: Shape, variation: str, directory: Path, dtype: str = 
     torch.manual_seed(seed)
     model = AutoModelForCausalLM.from_config(config_of(shape), dtype=torch.float32)
     state = dict(model.named_parameters())  # tied weights once
+    state |= {name: value for name, value in model.named_buffers() if name.endswith("layer_scalar")}
     vary(state, variation, torch.Generator().manual_seed(seed))
     if shape.multipliers and variation != "plain":
         balance(state, shape)

@@ -15,6 +15,11 @@ GPT_OSS_YARN = YARN | {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": False}
 LONG_ROPE = {"rope_type": "longrope", "long_factor": [1 + i * i / 24 for i in range(32)],
              "short_factor": [1 + i / 50 for i in range(32)]}
 GRANITE = {"embedding_multiplier": 12.0, "residual_multiplier": 0.22, "logits_scaling": 8.0}
+WINDOW, FULL = "sliding_attention", "full_attention"
+# As the 31B: few, wide KV heads in full layers, whose values are made of keys. As E2B: layers with inputs of their own, of which the
+# last share keys and values and are twice as wide.
+GEMMA4_31B = {"layer_types": [WINDOW] * 2 + [FULL] + [WINDOW] * 2 + [FULL], "attention_k_eq_v": True, "hidden_size_per_layer_input": 0}
+GEMMA4_E2B = {"layer_types": [WINDOW, FULL] * 3, "num_kv_shared_layers": 3, "use_double_wide_mlp": True}
 LLAMA3 = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 
 
@@ -39,6 +44,7 @@ class Shape:
     delta: tuple[int, int, int, int] = (0, 0, 0, 0)  # key heads, value heads and their sizes, of qwen3_5
     window: int | None = None  # sliding, of mistral, gemma3, gpt-oss and phi3
     multipliers: dict = field(default_factory=dict)  # of granite's config
+    gemma4: dict = field(default_factory=dict)  # what its config has beyond gemma3's; window layers have head_dim and n_kv_heads
     n_experts: int = 0  # each of d_ff; 0: the feed-forward is no mixture
     n_used: int = 0  # by a token
 
@@ -50,7 +56,7 @@ class Shape:
     @property
     def attention_scale(self) -> float:
         """What multiplies scores."""
-        return self.multipliers.get("attention_multiplier", self.head_dim ** -0.5)
+        return 1.0 if self.gemma4 else self.multipliers.get("attention_multiplier", self.head_dim ** -0.5)
 
     @property
     def weights(self) -> int:
@@ -149,6 +155,12 @@ FAMILY_SHAPES = (
           delta=(3, 6, 40, 24), n_experts=10, n_used=6),
     Shape("qwen3next-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, eps=1e-6, theta=1e7, family="qwen3_next", partial_rotary=0.25,
           delta=(2, 2, 64, 128), n_experts=16, n_used=4),
+    Shape("gemma4-31b-gqa32", 256, 6, 4, 2, 32, 512, 700, tied=True, eps=1e-6, theta=1e6, family="gemma4", window=24, partial_rotary=0.25,
+          gemma4=GEMMA4_31B | {"global_head_dim": 64, "num_global_key_value_heads": 1}),
+    Shape("gemma4-e2b-mqa48", 192, 6, 4, 1, 48, 416, 645, tied=True, eps=1e-6, theta=1e6, family="gemma4", window=5, partial_rotary=0.5,
+          gemma4=GEMMA4_E2B | {"global_head_dim": 80, "hidden_size_per_layer_input": 32}),
+    Shape("gemma4-mha32", 128, 5, 4, 4, 32, 256, 1000, eps=1e-6, theta=1e6, family="gemma4", window=16, partial_rotary=0.25,
+          gemma4={"layer_types": [WINDOW] * 4 + [FULL], "hidden_size_per_layer_input": 0, "global_head_dim": 48}),
 )
 FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100")
 FAMILY_TYPES = ("F16", "Q8_0", "Q4_K_M")

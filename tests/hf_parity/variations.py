@@ -38,6 +38,11 @@ def biases(state: State, rng: torch.Generator) -> None:
         for pattern, size in sizes.items():
             if re.search(pattern, name):
                 value.copy_(size * torch.randn(value.shape, generator=rng))
+    for value in _matching(state, "layer_scalar"):
+        value.copy_(torch.exp(0.3 * torch.randn(value.shape, generator=rng)))
+    if _matching(state, "layer_scalar"):  # Gemma 4 does not divide scores by the root of the head dim
+        for value in _matching(state, "q_norm"):
+            value.mul_(value.shape[0] ** -0.5)
 
 
 def plain(state: State, rng: torch.Generator) -> None:
@@ -48,7 +53,7 @@ def plain(state: State, rng: torch.Generator) -> None:
 def trained(state: State, rng: torch.Generator) -> None:
     """Matrices that keep the size of what they map, and norms whose weights differ."""
     # Experts, in one tensor each, have no .weight.
-    for value in _matrices(state, r"layers.*proj(_qkvz?|_z|_b?a|_b)?(\.weight)?$|mlp\.(gate|router)\.weight"):
+    for value in _matrices(state, r"layers.*proj(_qkvz?|_z|_b?a|_b)?(\.weight)?$|mlp\.(gate|router)\.weight|per_layer_[a-z_]*(gate|projection)\.weight"):
         value.mul_(value.shape[-1] ** -0.5 / value.std())
     for value in _matching(state, "norm"):
         value.mul_(torch.exp(0.3 * torch.randn(value.shape, generator=rng)))
@@ -71,7 +76,8 @@ def sharp(state: State, rng: torch.Generator) -> None:
     """Scores of attention 16 times as far apart: a row sees few keys."""
     trained(state, rng)
     # Scores of normed heads are as large as the norm's weights, whatever the projections are.
-    added = 1.0 if _matching(state, "pre_feedforward_layernorm|conv1d") else 0.0  # Gemma and Qwen3.5 compute with 1 + weight
+    is_gemma3 = _matching(state, "pre_feedforward_layernorm") and not _matching(state, "layer_scalar")
+    added = 1.0 if is_gemma3 or _matching(state, "conv1d") else 0.0  # Gemma 3 and Qwen3.5 compute with 1 + weight
     apart = 6.0 if _matching(state, "conv1d") else 4.0  # Qwen3.5 rotates a quarter of a head, so positions alone tell less
     for value in _matching(state, "[qk]_norm"):
         value.add_(added).mul_(apart).sub_(added)

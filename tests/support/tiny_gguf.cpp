@@ -32,6 +32,13 @@ constexpr DeltaNetSpec kDeltaNet = {
 constexpr std::size_t kExperts = 5;
 constexpr std::size_t kExpertsUsed = 2;
 constexpr std::size_t kSharedFeedForward = 96;
+// Of gemma4: every other layer has a window, the last two have no keys and values of their own, and
+// each has inputs.
+constexpr std::size_t kSharingLayers = 4;
+constexpr std::size_t kSharedKv = 2;
+constexpr std::size_t kWindow = 5;
+constexpr std::size_t kWindowHeadDim = 12;
+constexpr std::size_t kLayerInput = 6;
 
 std::uint64_t align_up(std::uint64_t value, std::uint64_t alignment) {
   return alignment == 0 ? value : (value + alignment - 1) / alignment * alignment;
@@ -157,6 +164,8 @@ HyperParameters hyper_parameters(const TinyOptions& options) {
     if (config.architecture->has_shared_expert) ffn.d_shared = kSharedFeedForward;
   }
   config.ropes = {RopeSpec{.dims = head_dim}};
+  const bool shares_keys = config.architecture->values_may_be_keys;
+  if (shares_keys) config.n_layers = std::max(config.n_layers, kSharingLayers);
   for (std::size_t i = 0; i < config.n_layers; ++i) {
     // Of unlike layers every other is smaller.
     const std::size_t part = options.unlike_layers && i % 2 == 1 ? 2 : 1;
@@ -166,7 +175,20 @@ HyperParameters hyper_parameters(const TinyOptions& options) {
     attention.output_gate = config.architecture->has_output_gate;
     config.layers.push_back({.mixer = attention, .ffns = {ffn}});
     if (is_recurrent(*config.architecture, i)) config.layers.back().mixer = kDeltaNet;
+    if (!shares_keys) continue;
+    LayerSpec& layer = config.layers.back();
+    AttentionSpec& spec = *layer.attention();
+    if (i % 2 == 0) spec.window = kWindow, spec.head_dim = kWindowHeadDim, spec.rope = 1;
+    spec.value_norm = true;
+    spec.v_is_k = i % 2 == 1;
+    if (i + kSharedKv >= config.n_layers) spec.kv_of_layer = i - kSharedKv;
+    layer.has_output_scale = true;
+    layer.d_input = kLayerInput;
   }
+  if (!shares_keys) return config;
+  config.ropes.push_back({.dims = kWindowHeadDim, .has_divisors = false});
+  config.d_inputs = config.n_layers * kLayerInput;
+  config.n_vocab = TinyGguf::pieces().size();
   return config;
 }
 
@@ -183,7 +205,8 @@ WeightType type_of(const TensorRole& role) {
 std::string vector_values(std::string_view name, std::size_t n, std::uint64_t seed) {
   Random random(seed);
   const bool is_norm = name.find("norm") != std::string_view::npos;
-  const float mean = is_norm ? 1.0F : name.ends_with("ssm_a") ? -1.1F : 0.0F;
+  const bool divides = name == "rope_freqs.weight";
+  const float mean = is_norm ? 1.0F : divides ? 2.0F : name.ends_with("ssm_a") ? -1.1F : 0.0F;
   const float amplitude = is_norm ? 0.1F : 1.0F;
   std::string out;
   for (std::size_t i = 0; i < n; ++i) out += encoded(mean + random.uniform(amplitude));
@@ -249,7 +272,7 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
     return (options.architecture + ".").append(suffix);
   };
   const HyperParameters config = hyper_parameters(options);
-  const auto head_dim = static_cast<std::uint32_t>(config.most(&LayerSpec::head_dim));
+  const auto head_dim = static_cast<std::uint32_t>(config.ropes.front().dims);
   model.set_string("general.architecture", options.architecture);
   model.set_string("general.name", "tiny");
   model.set_u32(key("block_count"), static_cast<std::uint32_t>(config.n_layers));
@@ -267,6 +290,19 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
     model.set_f32(key(config.architecture->keys.attention_scale), 0.2F);
     model.set_f32(key(config.architecture->keys.residual_scale), 0.7F);
     model.set_f32(key(config.architecture->keys.logit_scale), 1.3F);
+  }
+  if (config.d_inputs > 0) {
+    const HyperParameterKeys& keys = config.architecture->keys;
+    std::vector<std::uint8_t> windowed;
+    for (const LayerSpec& layer : config.layers) windowed.push_back(layer.window() > 0 ? 1 : 0);
+    model.set_u32(key(keys.sliding_window), kWindow);
+    model.set_array(key(keys.window_period), GgufType::kBool, windowed);
+    model.set_u32(key(keys.window_head_dim), kWindowHeadDim);
+    model.set_u32(key(keys.window_value_dim), kWindowHeadDim);
+    model.set_u32(key(keys.window_rope_dims), kWindowHeadDim);
+    model.set_u32(key(keys.shared_kv_layers), kSharedKv);
+    model.set_u32(key(keys.layer_input), kLayerInput);
+    model.set_f32(key(keys.logit_cap), 4.0F);
   }
   if (options.architecture == "gpt-oss") {
     model.set_u32(key(config.architecture->keys.sliding_window), 5);
@@ -338,7 +374,10 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
     add("output.weight", WeightType::kQ4_0, {kModelDim, pieces().size()}, true);
   const auto add_layer = [&](const HyperParameters& of, int at) {
     for (const TensorRole& role : kTensorRoles) {
-      if (!role.per_layer || need_of(of, role, at) != Need::kRequired) continue;
+      if (role.per_layer != (at != kOutsideLayers) || need_of(of, role, at) != Need::kRequired)
+        continue;
+      if (std::ranges::count(model.tensors, name_in_file(of, role, at), &Tensor::name) > 0)
+        continue;  // those above, and of one tensor that several roles read
       const RowsInTensor rows = rows_in_tensor(of, role, at);
       if (rows.first > 0) continue;
       std::vector<std::uint64_t> dims = {role.cols.of(of, at)};
@@ -349,6 +388,7 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
           role.is_matrix());
     }
   };
+  add_layer(config, kOutsideLayers);
   for (std::size_t layer = 0; layer < config.n_layers; ++layer)
     add_layer(config, static_cast<int>(layer));
   if (!options.mtp) return model;

@@ -27,6 +27,31 @@ TEST_CASE("empty text gives only the tokens that are added", "[tokenizer]") {
   CHECK(builder.build().encode("", {.add_bos = true, .add_eos = true}).empty());
 }
 
+TEST_CASE("merges by rank take the place of scores", "[tokenizer]") {
+  VocabBuilder builder = VocabBuilder::bare();
+  const TokenId mark = builder.add(kMark);
+  const TokenId a = builder.add("a");
+  const TokenId b = builder.add("b");
+  const TokenId ab = builder.add("ab", 1);
+  const TokenId mark_a = builder.add(kMark + "a", 2);
+  const TokenId ba = builder.add("ba", 3);
+  const TokenId line = builder.add("\n");
+  const TokenId three = builder.add("\n\n\n");
+  const TokenId b_line = builder.add("b\n");
+  builder.spec.merges = {{a, b, ab}, {mark, a, mark_a}, {b, line, b_line}};
+  const Tokenizer tokenizer = builder.build();
+  CHECK(tokenizer.encode(" ab") == Ids{mark, ab});  // by scores it were mark_a, b
+  CHECK(tokenizer.encode(" aab") == Ids{mark_a, ab});
+  CHECK(tokenizer.encode("bba") == Ids{b, b, a});  // ba is a piece without a merge
+  // A run of newlines stands apart, and is a piece or one of each.
+  CHECK(tokenizer.encode("b\nb") == Ids{b, line, b});
+  CHECK(tokenizer.encode("\n\n\nab\n\n") == Ids{three, ab, line, line});
+  CHECK(tokenizer.encode("\n\n\n\n") == Ids{line, line, line, line});
+  CHECK(tokenizer.encode("c") == Ids{byte_id('c')});
+  CHECK(tokenizer.find("ba") == ba);
+  CHECK(tokenizer.decode(tokenizer.encode(" ab\n\n\nc")) == " ab\n\n\nc");
+}
+
 TEST_CASE("each invalid byte becomes its byte token", "[tokenizer]") {
   VocabBuilder builder = VocabBuilder::bare();
   const TokenId a = builder.add("a");

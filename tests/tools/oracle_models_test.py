@@ -108,6 +108,8 @@ SETTINGS = [
     ("gpt-oss", {"attention.sliding_window_pattern": 3}), ("gpt-oss", {"attention.sliding_window": 0}),
     ("gpt-oss", {"rope.freq_base": ABSENT}), ("gemma3", {"rope.freq_base": ABSENT}), ("gemma3", {"rope.freq_base_swa": ABSENT}),
     ("phi3", {"rope.scaling.attn_factor": 1.25}),
+    ("gemma4", {"final_logit_softcapping": 2.0}), ("gemma4", {"attention.sliding_window": 7}),
+    ("gemma4-shared", {"attention.sliding_window": 2000}),
     ("gemma3", {"block_count": 62}),  # scores of the largest Gemma 3 have a scale of their own
     # Beside matrices.
     ("qwen2", {}, {f"{name}.scale": np.float32([1.5]) for name in ("blk.0.attn_q", "blk.0.ffn_up", "blk.1.attn_output", "blk.1.ffn_down")}),
@@ -237,7 +239,7 @@ def main() -> int:
         checks = [(f"transformers: {name}", check_family, (name,)) for name in names]
         checks += [(f"engine: {row[0]} {row[1] or sorted(row[2])}", check_setting, (bin_dir, folder, *row)) for row in SETTINGS]
         checks += [(f"refused: {row[0]} {row[1] or sorted(row[2])}", check_refusal, (folder, *row)) for row in REFUSED]
-        checks += [(f"ways to run {name}", check_ways_to_run, (name,)) for name in ("gpt-oss", "qwen3.5moe")]
+        checks += [(f"ways to run {name}", check_ways_to_run, (name,)) for name in ("gpt-oss", "qwen3.5moe", "gemma4-shared")]
         checks += [("arithmetic", check_arithmetic, (folder,)), ("dump", check_dump, (folder,))]
         for name, check, arguments in checks:
             try:

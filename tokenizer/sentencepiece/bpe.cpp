@@ -46,9 +46,9 @@ struct LaterMerge {
 /// Follows the BPE encoder of SentencePiece (src/bpe_model.cc by T. Kudo, Apache-2.0): a priority
 /// queue of candidate merges over linked symbols, stale entries told by their size, and a table
 /// that takes unused pieces apart again. The algorithm is theirs; the code is written anew.
-class Merger {
+class PieceMerger {
  public:
-  Merger(const PieceTable& table, const BpeOptions& options, std::string_view text)
+  PieceMerger(const PieceTable& table, const BpeOptions& options, std::string_view text)
       : table_(table), options_(options), text_(text) {
     split();
     for (std::size_t i = 1; i < symbols_.size(); ++i) {
@@ -66,6 +66,10 @@ class Merger {
   void append_whole(std::string_view spelling, std::optional<TokenId> id,
                     std::vector<TokenId>& ids) const;
   std::optional<TokenId> piece(std::string_view spelling) const;
+  /// How soon a pair merges that joins to `joint`, a piece: the higher, the sooner.
+  std::optional<float> score_of(std::string_view left, std::string_view right, TokenId joint) const;
+  /// Bytes of the run of newlines that `text` begins with, if it is a piece, or 0.
+  std::size_t whole_newlines(std::string_view text) const;
 
   static std::size_t to_size(Index i) { return static_cast<std::size_t>(i); }
   Symbol& at(Index i) { return symbols_[to_size(i)]; }
@@ -81,7 +85,7 @@ class Merger {
       halves_;
 };
 
-void Merger::split() {
+void PieceMerger::split() {
   std::size_t begin = 0;
   while (begin < text_.size()) {
     const std::string_view rest = text_.substr(begin);
@@ -90,7 +94,9 @@ void Merger::split() {
     const std::size_t size = head.kind == Utf8Head::Kind::kCharacter ? head.size : 1;
     Symbol symbol;
     symbol.begin = static_cast<std::uint32_t>(begin);
-    symbol.size = static_cast<std::uint32_t>(match ? match->size : size);
+    const bool begins_run = begin == 0 || text_[begin - 1] != '\n' || symbols_.back().frozen;
+    const std::size_t newlines = match || !begins_run ? 0 : whole_newlines(rest);
+    symbol.size = static_cast<std::uint32_t>(match ? match->size : std::max(size, newlines));
     symbol.frozen = match.has_value();
     symbol.previous = static_cast<Index>(symbols_.size()) - 1;
     begin += symbol.size;
@@ -100,26 +106,45 @@ void Merger::split() {
 }
 
 /// PieceTable::piece without the literal user-defined tokens.
-std::optional<TokenId> Merger::piece(std::string_view spelling) const {
+std::optional<TokenId> PieceMerger::piece(std::string_view spelling) const {
   const auto id = table_.piece(spelling);
   const bool hidden = id && table_.kind(*id) == TokenKind::kUserDefined &&
                       std::ranges::find(options_.literal, spelling) != options_.literal.end();
   return hidden ? std::nullopt : id;
 }
 
-void Merger::offer(Index left, Index right) {
+void PieceMerger::offer(Index left, Index right) {
   if (left == kNone || right == kNone || at(left).frozen || at(right).frozen) return;
   const std::uint32_t size = at(left).size + at(right).size;
   const std::string_view joint = text_.substr(at(left).begin, size);
   const auto id = piece(joint);
-  if (!id) return;
-  queue_.push({table_.score(*id), left, right, size});
+  const auto score = id ? score_of(spelling(at(left)), spelling(at(right)), *id) : std::nullopt;
+  if (!score) return;
+  queue_.push({*score, left, right, size});
   if (table_.kind(*id) == TokenKind::kUnused) {
     halves_[joint] = {spelling(at(left)), spelling(at(right))};
   }
 }
 
-void Merger::merge(const Pair& pair) {
+std::optional<float> PieceMerger::score_of(std::string_view left, std::string_view right,
+                                           TokenId joint) const {
+  const MergeTable* merges = table_.merges();
+  if (merges == nullptr) return table_.score(joint);
+  if ((left.back() == '\n') != (right.front() == '\n')) return std::nullopt;
+  const auto left_id = piece(left);
+  const auto right_id = piece(right);
+  const auto* merge = left_id && right_id ? merges->find(*left_id, *right_id) : nullptr;
+  if (merge == nullptr) return std::nullopt;
+  return -static_cast<float>(merge->rank);  // exact: there are fewer than 2^24
+}
+
+std::size_t PieceMerger::whole_newlines(std::string_view text) const {
+  if (table_.merges() == nullptr) return 0;
+  const std::size_t size = std::min(text.find_first_not_of('\n'), text.size());
+  return size > 0 && piece(text.substr(0, size)) ? size : 0;
+}
+
+void PieceMerger::merge(const Pair& pair) {
   Symbol& left = at(pair.left);
   Symbol& right = at(pair.right);
   left.size = pair.size;
@@ -130,7 +155,7 @@ void Merger::merge(const Pair& pair) {
   offer(pair.left, left.next);
 }
 
-void Merger::merge_all() {
+void PieceMerger::merge_all() {
   while (!queue_.empty()) {
     const Pair pair = queue_.top();
     queue_.pop();
@@ -141,7 +166,7 @@ void Merger::merge_all() {
   }
 }
 
-void Merger::append_ids(std::vector<TokenId>& ids) const {
+void PieceMerger::append_ids(std::vector<TokenId>& ids) const {
   bool in_unknown_run = false;
   std::vector<std::string_view> todo;  // a stack: how deep halves nest is the file's choice
   for (Index i = symbols_.empty() ? kNone : 0; i != kNone; i = symbols_[to_size(i)].next) {
@@ -164,8 +189,8 @@ void Merger::append_ids(std::vector<TokenId>& ids) const {
   }
 }
 
-void Merger::append_whole(std::string_view spelling, std::optional<TokenId> id,
-                          std::vector<TokenId>& ids) const {
+void PieceMerger::append_whole(std::string_view spelling, std::optional<TokenId> id,
+                               std::vector<TokenId>& ids) const {
   if (id) {
     ids.push_back(*id);
   } else if (table_.has_byte_tokens()) {
@@ -180,7 +205,7 @@ void Merger::append_whole(std::string_view spelling, std::optional<TokenId> id,
 void append_bpe(const PieceTable& table, const BpeOptions& options, std::string_view text,
                 std::vector<TokenId>& ids) {
   LLM_CHECK(text.size() < std::numeric_limits<Index>::max());
-  Merger merger(table, options, text);
+  PieceMerger merger(table, options, text);
   merger.merge_all();
   merger.append_ids(ids);
 }

@@ -20,8 +20,12 @@ struct BpeOptions {
 /// The text starts as a row of symbols: user-defined tokens (longest match first, never merged) and
 /// single characters. The adjacent pair whose joint spelling is the piece of the highest score is
 /// merged, leftmost first among equals, until no pair is left. Symbols outside the vocabulary
-/// become byte tokens, or `unknown` (one for a run of them) where the vocabulary has none. A
-/// user-defined token whose spelling is `literal` is as if the vocabulary had none of that
+/// become byte tokens, or `unknown` (one for a run of them) where the vocabulary has none.
+///
+/// Where the table has merges, a pair merges if it is one of them, the lowest rank first, and never
+/// across the ends of a run of newlines; a run that is a piece is one symbol.
+///
+/// A user-defined token whose spelling is `literal` is as if the vocabulary had none of that
 /// spelling.
 ///
 /// @pre text.size() < 2^31

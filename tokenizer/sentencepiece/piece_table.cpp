@@ -32,6 +32,7 @@ PieceTable::PieceTable(const VocabSpec& spec) {
   for (std::size_t i = 0; i < spec.tokens.size(); ++i)
     add_token(spec.tokens[i], static_cast<TokenId>(i), user_defined);
   user_defined_ = PrefixMatcher(std::move(user_defined));
+  if (!spec.merges.empty()) merges_.emplace(spec);
 }
 
 void PieceTable::add_token(const VocabSpec::Token& token, TokenId id, Tokens& user_defined) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/seeded_hash.h"
+#include "tokenizer/byte_bpe/merges.h"
 #include "tokenizer/prefix_matcher.h"
 #include "tokenizer/vocab_spec.h"
 
@@ -34,6 +35,8 @@ class PieceTable {
   std::optional<TokenId> any(std::string_view text) const;
 
   float score(TokenId id) const { return scores_[static_cast<std::size_t>(id)]; }
+  /// Merges by rank, which take the place of scores; nullptr: scores count.
+  const MergeTable* merges() const { return merges_ ? &*merges_ : nullptr; }
   TokenKind kind(TokenId id) const { return kinds_[static_cast<std::size_t>(id)]; }
   bool has_byte_tokens() const { return !byte_of_.empty(); }
   /// @pre has_byte_tokens()
@@ -58,6 +61,7 @@ class PieceTable {
   std::array<TokenId, 256> byte_tokens_{};
   std::unordered_map<TokenId, char> byte_of_;
   PrefixMatcher user_defined_;
+  std::optional<MergeTable> merges_;
 };
 
 }  // namespace llm

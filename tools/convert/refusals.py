@@ -36,6 +36,8 @@ CLASSES = {
                         partial_rope=True, ropes=("default",)),
     "smollm3": Class(no_rope_period=4),
     "gemma3_text": Class({"use_bidirectional_attention": (False, None)}, ("gelu_pytorch_tanh",), window_period=6, wide_layers=62),
+    "gemma4_text": Class({"use_bidirectional_attention": ("vision", None), "enable_moe_block": (False,), "attention_bias": (False,)},
+                         ("gelu_pytorch_tanh",), partial_rope=True, ropes=("proportional",)),
     "granite": Class(multipliers=("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling")),
     "phi3": Class(partial_rope=True, ropes=("default", "longrope", "su"))}
 
@@ -59,6 +61,11 @@ def check_config(of: Checkpoint) -> None:
             refuse(f"config.json: {key} is {config.get(key)!r}", "a number above 0")
     if rope["rope_type"] not in known.ropes:
         refuse(f"config.json: RoPE scaling is {rope['rope_type']!r}", f"one of {', '.join(known.ropes)}")
+    if rope["rope_type"] == "proportional" and (rope.get("factor") or 1.0) != 1.0:
+        refuse(f"config.json: factor of proportional RoPE is {rope['factor']}", "1")
+    of_windows = (config.get("rope_parameters") or {}).get("sliding_attention") or {}
+    if "proportional" in known.ropes and of_windows.get("rope_type") != "default":
+        refuse(f"config.json: RoPE scaling of windows is {of_windows.get('rope_type')!r}", "'default'")
     if not known.partial_rope and (rope.get("partial_rotary_factor") or 1.0) != 1.0:
         refuse(f"config.json: partial_rotary_factor is {rope['partial_rotary_factor']}", "1")
     if rope["rope_type"] == "yarn" and bool(rope.get("truncate", True)) != known.whole_yarn:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 #include <numbers>
 #include <vector>
 
@@ -27,6 +28,14 @@ constexpr SyntheticFamily kGemma3 = {
     .architecture = "gemma3", .rope_theta = 1000000.0F, .norm_eps = 1e-6F, .window = 512};
 constexpr SyntheticFamily kGemma3Small = {
     .architecture = "gemma3", .rope_theta = 1000000.0F, .norm_eps = 1e-6F, .window = 24};
+constexpr SyntheticFamily kGemma4Small = {.architecture = "gemma4",
+                                          .rope_theta = 1000000.0F,
+                                          .norm_eps = 1e-6F,
+                                          .window = 24,
+                                          .window_head_dim = 32,
+                                          .n_shared = 3,
+                                          .d_input = 32};
+constexpr std::size_t kGemma4Period = 3;
 constexpr SyntheticFamily kPhi3 = {.architecture = "phi3", .window = 2047};
 constexpr SyntheticFamily kPhi3Small = {.architecture = "phi3", .window = 24};
 
@@ -78,6 +87,7 @@ constexpr std::array kShapes = {
                    qwen3moe(128, 8)},
     SyntheticShape{"qwen3moe-small", 128, 96, 3, 4, 1, 48, 515, 512, false, qwen3moe(10, 6)},
     SyntheticShape{"gemma3-small", 128, 384, 7, 4, 1, 48, 515, 512, true, kGemma3Small},
+    SyntheticShape{"gemma4-small", 128, 384, 9, 4, 1, 48, 515, 512, true, kGemma4Small},
     SyntheticShape{"gpt-oss-20b-4l", 2880, 2880, 4, 64, 8, 64, 201088, 131072, false,
                    gpt_oss(32, 4, 128)},
     SyntheticShape{"gpt-oss-small", 128, 96, 3, 4, 1, 48, 515, 512, false, gpt_oss(10, 6, 24)},
@@ -124,7 +134,7 @@ class SplitMix {
 };
 
 /// What the values of a tensor are like.
-enum class Values { kMatrix, kNorm, kBias, kDecay, kRopeDivisors };  // sinks are like biases
+enum class Values { kMatrix, kNorm, kBias, kDecay, kScale, kRopeDivisors };  // sinks: as biases
 
 struct SyntheticTensor {
   std::string name;
@@ -142,8 +152,25 @@ Values values_of(const TensorRole& role) {
   if (role.is_matrix()) return Values::kMatrix;
   if (role.name == "rope_freqs.weight") return Values::kRopeDivisors;
   if (role.name == "ssm_a") return Values::kDecay;
+  if (role.name == "layer_output_scale.weight") return Values::kScale;
   const bool is_bias = role.name.find("norm") == std::string_view::npos;
   return is_bias ? Values::kBias : Values::kNorm;
+}
+
+/// What layer i of a gemma4 has beside those of others.
+void be_gemma4(const SyntheticFamily& family, HyperParameters& config, std::size_t i) {
+  LayerSpec& layer = config.layers[i];
+  AttentionSpec& spec = *layer.attention();
+  const bool has_window = (i + 1) % kGemma4Period != 0;
+  spec.window = has_window ? family.window : 0;
+  if (has_window) spec.head_dim = family.window_head_dim;
+  spec.v_is_k = !has_window;
+  // Of the layers before the shared ones, the last of each kind.
+  const std::size_t n_own = config.n_layers - family.n_shared;
+  if (i >= n_own) spec.kv_of_layer = n_own - (has_window ? 2 : 1);
+  layer.has_output_scale = true;
+  layer.d_input = family.d_input;
+  config.d_inputs = config.n_layers * family.d_input;
 }
 
 HyperParameters hyper_parameters(const SyntheticShape& s) {
@@ -167,6 +194,7 @@ HyperParameters hyper_parameters(const SyntheticShape& s) {
   for (std::size_t i = 0; i < config.n_layers; ++i) {
     config.layers[i].attention()->output_gate = config.architecture->has_output_gate;
     if (period > 0 && (i + 1) % period != 0) config.layers[i].mixer = s.family.delta;
+    if (s.family.window_head_dim > 0) be_gemma4(s.family, config, i);
   }
   return config;
 }
@@ -187,14 +215,16 @@ class Plan {
       if (config.is_mtp() && !role->per_layer) continue;
       const bool is_there =
           (role->name == "output.weight" && !options_.shape.tied_output) ||
-          (role->name == "rope_freqs.weight" && options_.shape.family.llama3.factor > 0) ||
+          (role->name == "rope_freqs.weight" && (options_.shape.family.llama3.factor > 0 ||
+                                                 options_.shape.family.window_head_dim > 0)) ||
           (role->name == "nextn.shared_head_norm.weight" && config.is_mtp());
       if (need_of(config, *role, layer) != Need::kRequired && !is_there) continue;
       const RowsInTensor rows = rows_in_tensor(config, *role, layer);
-      if (rows.first > 0) continue;
-      add({name_in_file(config, *role, layer), role->cols.of(config, layer),
-           role->is_matrix() ? rows.all : 1, role->stack.of(config, layer), values_of(*role),
-           WeightType::kF32});
+      const std::string name = name_in_file(config, *role, layer);
+      if (rows.first > 0 || std::ranges::count(tensors_, name, &SyntheticTensor::name) > 0)
+        continue;
+      add({name, role->cols.of(config, layer), role->is_matrix() ? rows.all : 1,
+           role->stack.of(config, layer), values_of(*role), WeightType::kF32});
     }
   }
 
@@ -262,6 +292,18 @@ void add_metadata(GgufWriter& writer, const SyntheticOptions& options) {
   writer.add_number<float>(architecture.key(keys.rope_theta), s.family.rope_theta);
   if (s.family.window > 0)
     writer.add_number<std::uint32_t>(architecture.key(keys.sliding_window), s.family.window);
+  if (s.family.window_head_dim > 0) {
+    const auto windowed = std::make_unique<bool[]>(config.n_layers);
+    for (std::size_t i = 0; i < config.n_layers; ++i) windowed[i] = config.layers[i].window() > 0;
+    writer.add_numbers<bool>(architecture.key(keys.window_period),
+                             {windowed.get(), config.n_layers});
+    size(keys.window_head_dim, s.family.window_head_dim);
+    size(keys.window_value_dim, s.family.window_head_dim);
+    size(keys.window_rope_dims, s.family.window_head_dim);
+    size(keys.shared_kv_layers, s.family.n_shared);
+    size(keys.layer_input, s.family.d_input);
+    writer.add_number<float>(architecture.key(keys.logit_cap), 30.0F);
+  }
   if (s.family.yarn.factor > 0) {
     writer.add_string(architecture.key(keys.rope_scaling), "yarn");
     writer.add_number<float>(architecture.key(keys.rope_scale), s.family.yarn.factor);
@@ -278,6 +320,11 @@ void add_metadata(GgufWriter& writer, const SyntheticOptions& options) {
 /// turns often within the original context stays, a slow one is slowed by the factor, and in
 /// between the frequency is interpolated.
 void fill_rope_divisors(const SyntheticFamily& family, std::span<float> divisors) {
+  if (family.window_head_dim > 0) {  // Gemma 4's: only the first quarter turns
+    std::ranges::fill(divisors, 1e30F);
+    std::ranges::fill(divisors.first(divisors.size() / 4), 1.0F);
+    return;
+  }
   for (std::size_t i = 0; i < divisors.size(); ++i) {
     const double frequency =
         contract::power(static_cast<double>(family.rope_theta),
@@ -301,6 +348,8 @@ void fill_row(const SyntheticTensor& tensor, const SyntheticShape& shape, std::u
                                                            : 0.5F;
   const float mean = tensor.values == Values::kNorm ? 1.0F : 0.0F;
   for (float& w : row) w = mean + deviation * random.normal();
+  if (tensor.values == Values::kScale)
+    for (float& w : row) w = 1 + w / 4;
   if (tensor.values == Values::kDecay)
     for (float& w : row) w = -0.05F - 4 * w * w;
 }

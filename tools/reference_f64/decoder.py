@@ -50,6 +50,7 @@ class Step:
     segments: list[tuple[Text, slice]]  # each text with its rows
     positions: np.ndarray  # [T]
     turns: object  # of ops.turns(), of this layer's RoPE
+    inputs: np.ndarray | None  # [T, d_input], of this layer
     layer_tap: LayerTap
 
     @property
@@ -102,11 +103,13 @@ def attention(step: Step, normed: np.ndarray) -> np.ndarray:
     hp, ops, n = step.hp, step.ops, step.n
 
     def turned(name: str, value: np.ndarray) -> np.ndarray:
-        heads = value.reshape(n, -1, hp.head_dim)
+        heads = value.reshape(n, -1, hp.head_dim_of(step.layer))
         if step.family.head_norm:
             heads = step.norm(f"attn_{name}_norm", heads)
         return ops.turned(heads, step.turns).reshape(n, -1)
 
+    if step.family.value_norm:
+        return attention_by_values(step, normed, turned)
     q, k, v = step.products(normed, "attn_q", "attn_k", "attn_v")
     if step.family.output_gate:
         q, gate = (part.reshape(n, -1) for part in np.split(q.reshape(n, hp.n_heads, -1), 2, axis=-1))
@@ -116,15 +119,39 @@ def attention(step: Step, normed: np.ndarray) -> np.ndarray:
     q, k = step.tap("q_rope", turned("q", q)), step.tap("k_rope", turned("k", k))
     q, k, v = q.reshape(n, hp.n_heads, -1), *(ops.cached(x).reshape(n, hp.n_kv_heads, -1) for x in (k, v))
     sinks = ops.vector(f"blk.{step.layer}.attn_sinks.weight") if step.family.sinks else None
+    context = attended(step, q, lambda text, own: text.extend(step.layer, k[own], v[own]), sinks)
+    if step.family.output_gate:
+        context = step.tap("attn_gated", ops.gated(context, gate))
+    return step.tap("attn_out", step.product("attn_output", context))
+
+
+def attended(step: Step, q: np.ndarray, keys_and_values: Callable, sinks: np.ndarray | None) -> np.ndarray:
+    """Contexts of q [T, H, Dh] over all keys and values of each text."""
     contexts = []
     for text, own in step.segments:
-        context, probs = ops.attend(step.layer, q[own], *text.extend(step.layer, k[own], v[own]), step.positions[own], sinks)
+        context, probs = step.ops.attend(step.layer, q[own], *keys_and_values(text, own), step.positions[own], sinks)
         contexts.append(context)
     if len(step.segments) == 1 and probs is not None:
         step.tap("probs", probs)
-    context = step.tap("attn_ctx", np.concatenate(contexts).reshape(n, -1))
-    if step.family.output_gate:
-        context = step.tap("attn_gated", ops.gated(context, gate))
+    return step.tap("attn_ctx", np.concatenate(contexts).reshape(step.n, -1))
+
+
+def attention_by_values(step: Step, normed: np.ndarray, turned: Callable) -> np.ndarray:
+    """Attention whose values are normed, and may be made of keys' products; some layers read an earlier one's."""
+    hp, ops, n, layer = step.hp, step.ops, step.n, step.layer
+    head_dim, source = hp.head_dim_of(layer), hp.kv_layer(layer)
+    q = step.tap("q", step.product("attn_q", normed))
+    if source == layer:
+        k = step.tap("k", step.product("attn_k", normed))
+        v = step.tap("v", step.product("attn_v", normed) if ops.has(f"blk.{layer}.attn_v.weight") else k)
+    q = step.tap("q_rope", turned("q", q)).reshape(n, hp.n_heads, -1)
+    if source != layer:
+        context = attended(step, q, lambda text, _own: (text.keys[source], text.values[source]), None)
+        return step.tap("attn_out", step.product("attn_output", context))
+    k = step.tap("k_rope", turned("k", k))
+    v = step.tap("v_norm", ops.head_norm(v.reshape(n, -1, head_dim)).reshape(n, -1))
+    k, v = (ops.cached(x).reshape(n, -1, head_dim) for x in (k, v))
+    context = attended(step, q, lambda text, own: text.extend(layer, k[own], v[own]), None)
     return step.tap("attn_out", step.product("attn_output", context))
 
 
@@ -197,7 +224,14 @@ class Layer:
             out = step.ops.passed_on(out + other)
         if step.family.post_norms:
             out = step.tap("ffn_post", step.norm("post_ffw_norm", out))
-        return step.tap("l_out", x + added(out))
+        x = step.tap("l_out", x + added(out))
+        if step.inputs is not None:
+            gate = step.tap("pl_gate", step.product("inp_gate", x))
+            act = step.tap("pl_act", step.ops.activated(gate, step.inputs))
+            x = step.tap("pl_sum", x + step.tap("pl_post", step.norm("post_norm", step.tap("pl_out", step.product("proj", act)))))
+        if step.family.output_scale:
+            x = step.tap("l_scaled", x * step.ops.vector(f"blk.{step.layer}.layer_output_scale.weight"))
+        return x
 
 
 def layers_of(hp: HParams, family: Family) -> list[Layer]:
@@ -238,17 +272,27 @@ class Decoder:
         positions = np.concatenate([np.arange(text.n_past, text.n_past + len(tokens)) for text, tokens in feeds])
         turns = {rope: self.ops.turns(rope, positions) for rope in map(self.hparams.rope_of, range(self.hparams.n_layers))}
         x = self._tap(global_tap, "embd", self.ops.embedding(ids) * self.hparams.embedding_scale)  # [T, D]
+        inputs = self._layer_inputs(ids, x, global_tap) if self.hparams.d_input else [None] * len(self.layers)
         for i, layer in enumerate(self.layers):
-            x = layer.run(Step(self.ops, i, segments, positions, turns[self.hparams.rope_of(i)], layer_tap), x)
+            x = layer.run(Step(self.ops, i, segments, positions, turns[self.hparams.rope_of(i)], inputs[i], layer_tap), x)
         for text, tokens in feeds:
             text.n_past += len(tokens)
         x = x[ends - 1] if last_only else x
         return self._tap(global_tap, "result_norm", self.ops.norm(x, "output_norm.weight"))
 
+    def _layer_inputs(self, ids: np.ndarray, x: np.ndarray, global_tap: GlobalTap) -> list[np.ndarray]:
+        """What the tokens, and their rows x of the embedding, give each layer."""
+        factor = float(np.float32(np.sqrt(self.hparams.d_input)))
+        embedded = self._tap(global_tap, "pl_embd", self.ops.embedding(ids, "per_layer_token_embd.weight") * factor)
+        projected = self._tap(global_tap, "pl_proj", self.ops.product(x, "per_layer_model_proj.weight"))
+        inputs = self._tap(global_tap, "pl_inputs", self.ops.layer_inputs(embedded, projected))
+        return np.split(inputs, self.hparams.n_layers, axis=1)
+
     def logits(self, normed: np.ndarray, global_tap: GlobalTap = _ignore) -> np.ndarray:
         """Of rows of hidden()."""
         head = "output.weight" if self.ops.has("output.weight") else "token_embd.weight"  # tied embeddings
-        return self._tap(global_tap, "logits", self.ops.passed_on(self.ops.product(normed, head)) / self.hparams.logit_scale)
+        logits, cap = self.ops.passed_on(self.ops.product(normed, head)) / self.hparams.logit_scale, self.hparams.logit_cap
+        return self._tap(global_tap, "logits", cap * np.tanh(logits / cap) if cap else logits)
 
     def _tap(self, global_tap: GlobalTap, name: str, value: np.ndarray) -> np.ndarray:
         value = self.ops.passed_on(value)

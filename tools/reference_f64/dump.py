@@ -14,9 +14,12 @@ LAYER_TAPS = ("attn_norm", "q", "k", "v", "q_rope", "k_rope", "attn_ctx", "attn_
               "ffn_norm", "gate", "up", "ffn_act", "ffn_out", "l_out")
 DELTA_TAPS = ("qkv", "z", "beta", "alpha", "qkv_conv", "delta", "delta_norm")
 DELTA_LAYER_TAPS = (LAYER_TAPS[0], *DELTA_TAPS, *LAYER_TAPS[7:])
+INPUT_TAPS = ("pl_gate", "pl_act", "pl_out", "pl_post", "pl_sum")  # of layers with inputs of their own
 SHARED_TAPS = ("shared_gate", "shared_up", "shared_act", "shared_out", "shared_weight", "ffn_sum")  # of an expert of every token
-OPTIONAL_LAYER_TAPS = (*SHARED_TAPS, "attn_gate", "attn_gated", "probs", "attn_post", "ffn_post", "router", "ffn_mix")
+OPTIONAL_LAYER_TAPS = (*SHARED_TAPS, *INPUT_TAPS, "v_norm", "l_scaled", "attn_gate", "attn_gated", "probs", "attn_post", "ffn_post", "router", "ffn_mix")
 GLOBAL_TAPS = ("embd", "result_norm", "logits")
+OPTIONAL_GLOBAL_TAPS = ("pl_embd", "pl_proj", "pl_inputs")
+KEY_TAPS = ("k", "v", "k_rope")  # that a layer with an earlier one's keys lacks
 REQUIRED_META = ("producer", "producer_version", "model_sha256", "model_name", "tokenizer_hash",
                  "oracle", "compute", "kv", "eps", "rope_theta", "qk_layout")
 
@@ -60,7 +63,7 @@ class ActivationDump:
 
     def globals_(self, tap: str, value: np.ndarray) -> None:
         """Records a tap outside the layers in the current step."""
-        if tap not in GLOBAL_TAPS:
+        if tap not in GLOBAL_TAPS + OPTIONAL_GLOBAL_TAPS:
             raise ValueError(f"unknown global tap {tap!r}")
         self._put(f"G/{tap}", value, ndim=2, token_axis=0)
 
@@ -75,8 +78,11 @@ class ActivationDump:
         if missing:
             raise ValueError(f"metadata lacks {missing}")
         for step in range(self.n_steps):
+            shared = {layer for layer in range(n_layers) if all(
+                f"s{step:04d}/L{layer:03d}/{tap}" not in self._arrays for tap in KEY_TAPS)}
             names = [f"L{layer:03d}/{tap}" for layer in range(n_layers)
-                     for tap in (DELTA_LAYER_TAPS if f"s{step:04d}/L{layer:03d}/qkv" in self._arrays else LAYER_TAPS)]
+                     for tap in (DELTA_LAYER_TAPS if f"s{step:04d}/L{layer:03d}/qkv" in self._arrays else LAYER_TAPS)
+                     if tap not in KEY_TAPS or layer not in shared]
             names += [f"G/{tap}" for tap in GLOBAL_TAPS]
             lost = [name for name in names if f"s{step:04d}/{name}" not in self._arrays]
             if lost:

@@ -135,7 +135,8 @@ def metadata(model: GgufModel, greedy: list[int], arithmetic: Arithmetic = Arith
         "merges_hash": model.merges_hash(),
         "oracle": arithmetic.name, "compute": arithmetic.compute, "kv": arithmetic.kv,
         "eps": hp.eps, "rope_theta": hp.rope.theta, "qk_layout": model.family.qk_layout,
-        "hparams": dataclasses.asdict(hp), "greedy": greedy,
+        "hparams": dataclasses.asdict(hp) | ({"head_dims": [hp.head_dim_of(i) for i in range(hp.n_layers)]} if hp.window_head_dim else {}),
+        "greedy": greedy,
     }
 
 

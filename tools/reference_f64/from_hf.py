@@ -5,7 +5,7 @@
     python tools/reference_f64/from_hf.py MODEL.gguf     --ids 1,403,407 -o ref.npz
     python tools/reference_f64/from_hf.py MODEL.gguf --config CHECKPOINT_DIR --ids 1,403,407 -o ref.npz
 
-A checkpoint directory (Llama, Mistral, Qwen2, Qwen3, Qwen3 MoE, Qwen3-Next, Qwen3.5, gpt-oss, Gemma 3, Granite, Phi-3) is run as it is. A GGUF is
+A checkpoint directory (Llama, Mistral, Qwen2, Qwen3, Qwen3 MoE, Qwen3-Next, Qwen3.5, gpt-oss, Gemma 3, Gemma 4, Granite, Phi-3) is run as it is. A GGUF is
 dequantized by the `gguf` package into the class of its architecture, q and k of a llama put back into HF's order of rows, so that
 the same weights run through code that nobody here wrote. With --config, the hyper-parameters are the checkpoint's instead of the
 GGUF's: a converter's mistake shows, and llama3's RoPE scaling, of which a GGUF has only the resulting divisors, is computed by
@@ -121,10 +121,12 @@ def from_gguf(path: str, config: PretrainedConfig | None = None, context: int | 
     model.model.rotary_emb = type(rotary)(config=config)
     if hasattr(model.model.embed_tokens, "embed_scale"):
         model.model.embed_tokens.embed_scale = torch.tensor(config.hidden_size**0.5)
+    if getattr(model.model, "hidden_size_per_layer_input", 0):
+        model.model.embed_tokens_per_layer.embed_scale = torch.tensor(config.hidden_size_per_layer_input**0.5)
 
     @functools.cache  # parameters of one name share it
     def read(name: str) -> torch.Tensor:
-        value = torch.from_numpy(np.require(weight_of(source, name, head_dim_of(config)), requirements=["C", "W"]))
+        value = torch.from_numpy(np.require(weight_of(source, name, source.hparams.head_dim), requirements=["C", "W"]))
         source.release()
         return value
 
@@ -172,16 +174,23 @@ def run(model: PreTrainedModel, ids: list[int], steps: list[int], probs: bool = 
 
 def metadata(config: PretrainedConfig, source: dict) -> dict:
     """The dump's `__meta__` for this producer."""
+    if hasattr(config, "per_layer_config"):
+        config.allow_global_per_layer_attribute_access = True  # layers differ: the numbers of those with a window
     head_dim = head_dim_of(config)
     rope = config.rope_parameters.get("full_attention", config.rope_parameters)
     rope_dim = int(head_dim * rope.get("partial_rotary_factor", 1.0))
+    more = {}
+    if hasattr(config, "per_layer_config"):  # all of a head rotates, part of it by nothing
+        dims = [config.per_layer_config[i].head_dim for i in range(config.num_hidden_layers)]
+        head_dim = rope_dim = max(dims)
+        more = {"head_dims": dims}
     return {
         "producer": "from_hf.py",
         "producer_version": f"{VERSION}, transformers {transformers.__version__}, torch {torch.__version__}",
         **source, "oracle": "hf", "compute": "f32", "kv": "f32", "eps": config.rms_norm_eps,
         "rope_theta": float(rope["rope_theta"]), "qk_layout": "half",
         "hparams": {"n_layers": config.num_hidden_layers, "n_heads": config.num_attention_heads,
-                    "n_kv_heads": config.num_key_value_heads, "head_dim": head_dim, "rope_dim": rope_dim},
+                    "n_kv_heads": config.num_key_value_heads, "head_dim": head_dim, "rope_dim": rope_dim, **more},
     }
 
 

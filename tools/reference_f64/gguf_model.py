@@ -157,9 +157,9 @@ class GgufModel:
             self._cache[name, expert] = {}
         return self._cache.get((name, expert))
 
-    def embedding_rows(self, ids: np.ndarray) -> np.ndarray:
-        """Rows `ids` of token_embd in f64, [len(ids), d_model]; dequantizes only those rows."""
-        tensor = self._tensors["token_embd.weight"]
+    def embedding_rows(self, ids: np.ndarray, name: str = "token_embd.weight") -> np.ndarray:
+        """Rows `ids` of a matrix in f64, [len(ids), d_model]; dequantizes only those rows."""
+        tensor = self._tensors[name]
         if ids.min() < 0 or ids.max() >= tensor.data.shape[0]:
             raise ValueError(f"token id outside [0, {tensor.data.shape[0]})")
         return dequantize(tensor.data[ids], tensor.tensor_type).astype(np.float64)
@@ -188,6 +188,12 @@ class GgufModel:
         vocab = self._tensors["token_embd.weight"].shape[1] if self.has("token_embd.weight") else 0
         want["token_embd.weight"] = (vocab, hp.d_model)
         pairs = (hp.rope.dims // 2,)
+        if hp.d_input:
+            inputs = hp.n_layers * hp.d_input
+            want |= {"per_layer_token_embd.weight": (vocab, inputs), "per_layer_model_proj.weight": (inputs, hp.d_model),
+                     "per_layer_proj_norm.weight": (hp.d_input,)}
+        if self.family.value_norm:
+            want = {name: shape for name, shape in want.items() if not name.endswith("attn_v.weight") or self.has(name)}
         optional = {"output.weight": (vocab, hp.d_model), "rope_freqs.weight": pairs}
         if self.family.long_rope and (self.has("rope_factors_long.weight") or self.has("rope_factors_short.weight")):
             want |= {"rope_factors_long.weight": pairs, "rope_factors_short.weight": pairs}
@@ -205,6 +211,7 @@ class GgufModel:
             if found != shape:
                 raise UnsupportedModel(f"tensor {name} has shape {found}, expected {shape}")
         behind = {name for name in self._tensors if name.startswith("blk.") and int(name.split(".")[1]) >= hp.n_layers}
-        extra = sorted(set(self._tensors) - set(want) - set(optional) - behind)  # blocks behind the layers only guess
+        unread = {f"blk.{i}.{name}.weight" for i in range(hp.n_layers) if hp.kv_layer(i) != i for name in ("attn_k", "attn_v", "attn_k_norm")}
+        extra = sorted(set(self._tensors) - set(want) - set(optional) - behind - unread)  # blocks behind the layers only guess
         if extra:
             raise UnsupportedModel(f"tensors that the oracle would ignore: {extra[:5]}")

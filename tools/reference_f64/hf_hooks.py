@@ -40,7 +40,11 @@ class Hooks:
             self._hook_layer(index, block, probs)
         self._modeling = sys.modules[type(model).__module__]
         self._originals = {}
-        self._wrap("apply_rotary_pos_emb", self._rotate_and_tap)
+        self._is_gemma4 = hasattr(model.model.layers[0], "layer_scalar")
+        self._turned = 0  # calls of the rotation in the layer
+        self._wrap("apply_rotary_pos_emb", self._rotate_one_and_tap if self._is_gemma4 else self._rotate_and_tap)
+        if getattr(model.model, "hidden_size_per_layer_input", 0):
+            self._hook_layer_inputs(model.model)
         if hasattr(self._modeling, "torch_recurrent_gated_delta_rule"):
             recurrence = self._modeling.torch_recurrent_gated_delta_rule
             self._wrap("eager_attention_forward", self._attend_and_tap)
@@ -58,7 +62,7 @@ class Hooks:
         if hasattr(block, "linear_attn"):
             return self._hook_delta_net(index, block)
         attention, mlp = block.self_attn, block.mlp
-        attention.register_forward_pre_hook(lambda *_: setattr(self, "_layer", index))
+        attention.register_forward_pre_hook(lambda *_: self.__dict__.update(_layer=index, _turned=0))
         post_norms = hasattr(block, "pre_feedforward_layernorm")
         ffn_norm = block.pre_feedforward_layernorm if post_norms else block.post_attention_layernorm
         outputs = [(block.input_layernorm, "attn_norm"), (attention.o_proj, "attn_out"), (ffn_norm, "ffn_norm")]
@@ -68,7 +72,11 @@ class Hooks:
             kv = attention.num_key_value_heads * attention.head_dim
             self._hook_parts(index, attention.qkv_proj, "qkv", (attention.o_proj.in_features, kv, kv))
         else:
-            outputs += [(attention.k_proj, "k"), (attention.v_proj, "v")] + ([] if gated else [(attention.q_proj, "q")])
+            keys = [] if getattr(attention, "is_kv_shared_layer", False) else [
+                (attention.k_proj, "k"), (attention.v_proj or attention.k_proj, "v")]
+            outputs += keys + ([] if gated else [(attention.q_proj, "q")])
+            if hasattr(attention, "v_norm"):
+                attention.v_norm.register_forward_hook(lambda _m, _i, out: self._put(index, "v_norm", out.flatten(2)))
             if gated:
                 attention.q_proj.register_forward_hook(lambda _m, _i, out: self._put_halves(index, out, attention.head_dim))
         self._hook_rest(index, block, outputs, inputs)
@@ -125,7 +133,38 @@ class Hooks:
             module.register_forward_hook(lambda _m, _i, out, tap=tap: self._put(index, tap, out))
         for module, tap in inputs:
             module.register_forward_pre_hook(lambda _m, args, tap=tap: self._put(index, tap, args[0]))
+        if hasattr(block, "layer_scalar"):
+            return self._hook_end(index, block)
         block.register_forward_hook(lambda _m, _i, out: self._put(index, "l_out", out))
+
+    def _hook_end(self, index: int, block) -> None:
+        """Of a Gemma 4. The sums are no module's, so they are made again."""
+        has_inputs = hasattr(block, "per_layer_input_gate")
+        if has_inputs:
+            for module, tap in ((block.per_layer_input_gate, "pl_gate"), (block.per_layer_projection, "pl_out"),
+                                (block.post_per_layer_input_norm, "pl_post")):
+                module.register_forward_hook(lambda _m, _i, out, tap=tap: self._put(index, tap, out))
+            block.per_layer_projection.register_forward_pre_hook(lambda _m, args: self._put(index, "pl_act", args[0]))
+
+        def put_end(_m, _i, out) -> None:
+            for tap, first, second in (("l_out", "ffn_inp", "ffn_post"), ("pl_sum", "l_out", "pl_post"))[:1 + has_inputs]:
+                first, second = (self._dump.get(self._dump.n_steps - 1, f"L{index:03d}/{name}") for name in (first, second))
+                self._dump.layer(index, tap, first + second)
+            self._put(index, "l_scaled", out)
+
+        block.register_forward_hook(put_end)
+
+    def _hook_layer_inputs(self, model) -> None:
+        for module, tap in ((model.embed_tokens_per_layer, "pl_embd"), (model.per_layer_model_projection, "pl_proj")):
+            module.register_forward_hook(lambda _m, _i, out, tap=tap: self._dump.globals_(tap, out[0].numpy()))
+        original = model.project_per_layer_inputs
+
+        def project(*args, **kwargs):
+            out = original(*args, **kwargs)
+            self._dump.globals_("pl_inputs", out[0].flatten(1).numpy())
+            return out
+
+        model.project_per_layer_inputs = project
 
     def _hook_parts(self, index: int, module, taps: Sequence[str], widths: Sequence[int]) -> None:
         """Of a product that gives several values, one after the other."""
@@ -189,6 +228,13 @@ class Hooks:
         self._dump.layer(self._layer, "q_rope", q[0].transpose(0, 1).flatten(1).numpy())
         self._dump.layer(self._layer, "k_rope", k[0].transpose(0, 1).flatten(1).numpy())
         return q, k
+
+    def _rotate_one_and_tap(self, original, x, *args, **kwargs):
+        """q of a layer, then k."""
+        x = original(x, *args, **kwargs)  # [1, tokens, heads, head_dim]
+        self._dump.layer(self._layer, ("q_rope", "k_rope")[self._turned], x[0].flatten(1).numpy())
+        self._turned += 1
+        return x
 
     def remove(self) -> None:
         for name, original in self._originals.items():

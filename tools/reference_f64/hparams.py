@@ -23,7 +23,7 @@ QKV_BIASES = ("attn_q", "attn_k", "attn_v")
 @dataclass(frozen=True)
 class Family:
     """In what an architecture differs from the others, by transformers' modeling_llama, modeling_qwen2, modeling_qwen3,
-    modeling_qwen3_moe, modeling_qwen3_5, modeling_qwen3_next, modeling_gpt_oss, modeling_smollm3, modeling_gemma3, modeling_granite, modeling_phi3."""
+    modeling_qwen3_moe, modeling_qwen3_5, modeling_qwen3_next, modeling_gpt_oss, modeling_smollm3, modeling_gemma3, modeling_gemma4, modeling_granite, modeling_phi3."""
 
     qk_layout: str  # dims of a head that RoPE pairs: neighbours ("interleaved") or halves of the head ("half")
     biases: tuple[str, ...] = ()  # products with one
@@ -32,6 +32,10 @@ class Family:
     ffn_norm: str = "ffn_norm"  # the file's name of the norm before the feed-forward
     activation: str = "silu"  # of llama_f64.ACTIVATIONS
     scaled_embedding: bool = False  # by the root of d_model
+    attention_scale: float = 0.0  # of scores; 0: the root of the head dim divides them
+    value_norm: bool = False  # RMSNorm of each head of v, without a weight; a layer without attn_v has the product of attn_k
+    output_scale: bool = False  # a layer ends with a multiplication
+    own: tuple[str, ...] = ()  # keys that are refused elsewhere
     theta: float = 10000.0  # RoPE's, where the file does not say
     window_period: int = 0  # each layer but every so many has the sliding window; 1: all; 0: there is none
     window_theta: float | None = None  # RoPE's in layers with a window
@@ -62,6 +66,9 @@ FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("
                               theta=150000.0, window_period=2, whole_yarn=False, sinks=True, experts=True),
             "gemma3": Family("half", head_norm=True, post_norms=True, activation="gelu_tanh", scaled_embedding=True,
                              theta=1000000.0, window_period=6, window_theta=10000.0, wide_layers=62),
+            "gemma4": Family("half", head_norm=True, post_norms=True, activation="gelu_tanh", scaled_embedding=True, attention_scale=1.0,
+                             value_norm=True, output_scale=True, theta=1000000.0, window_period=6, window_theta=10000.0,
+                             own=("final_logit_softcapping", "attention.shared_kv_layers", "embedding_length_per_layer_input")),
             "granite": Family("interleaved", scales=True),
             "phi3": Family("half", window_period=1, long_rope=True, fused={"attn_qkv": ("attn_q", "attn_k", "attn_v"),
                                                                            "ffn_up": ("ffn_gate", "ffn_up")})}
@@ -119,12 +126,29 @@ class HParams:
     logit_scale: float  # logits are divided by it
     delta: DeltaNet | None  # of the layers that are recurrent
     recurrent: tuple[bool, ...]  # by layer; empty: none is
+    d_ffs: tuple[int, ...]  # d_ff by layer
+    kv_heads: tuple[int, ...]  # n_kv_heads by layer
+    windowed: tuple[bool, ...] = ()  # by layer, in place of window_period
+    window_head_dim: int = 0  # of layers with a window; 0: head_dim
+    n_shared: int = 0  # the last layers, which have the keys and values of the last one before them that is like them
+    d_input: int = 0  # of each layer, what the token gives it
+    logit_cap: float = 0.0
 
     def is_recurrent(self, layer: int) -> bool:
         return bool(self.recurrent) and self.recurrent[layer]
 
+    def head_dim_of(self, layer: int) -> int:
+        return self.window_head_dim if self.window_head_dim and self.window_of(layer) else self.head_dim
+
+    def kv_layer(self, layer: int) -> int:
+        """Whose keys and values a layer reads."""
+        own = self.n_layers - self.n_shared
+        return layer if layer < own else max(i for i in range(own) if self.window_of(i) == self.window_of(layer))
+
     def window_of(self, layer: int) -> int:
         """Of that layer, or 0."""
+        if self.windowed:
+            return self.window if self.windowed[layer] else 0
         return self.window if self.window_period == 1 or (layer + 1) % self.window_period else 0
 
     def rope_of(self, layer: int) -> Rope:
@@ -135,9 +159,11 @@ class HParams:
 
 def layer_shapes(hp: HParams, family: Family, layer: int) -> dict[str, tuple[int, ...]]:
     """Of the tensors of a layer, by the names after blk.N."""
-    q_width, kv_width, v_width = hp.n_heads * hp.head_dim, hp.n_kv_heads * hp.head_dim, hp.n_kv_heads * hp.value_dim
+    head_dim, kv_heads, d_ff = hp.head_dim_of(layer), hp.kv_heads[layer], hp.d_ffs[layer]
+    value_dim = head_dim if hp.window_head_dim else hp.value_dim
+    q_width, kv_width, v_width = hp.n_heads * head_dim, kv_heads * head_dim, kv_heads * value_dim
     matrices = {"attn_q": ((1 + family.output_gate) * q_width, hp.d_model), "attn_k": (kv_width, hp.d_model), "attn_v": (v_width, hp.d_model),
-                "attn_output": (hp.d_model, hp.n_heads * hp.value_dim)}
+                "attn_output": (hp.d_model, hp.n_heads * value_dim)}
     recurrent = {}
     if hp.is_recurrent(layer):
         d = hp.delta
@@ -145,7 +171,7 @@ def layer_shapes(hp: HParams, family: Family, layer: int) -> dict[str, tuple[int
                     "ssm_alpha": (d.v_heads, hp.d_model), "ssm_out": (hp.d_model, d.v_width)}
         recurrent = {"ssm_conv1d.weight": (d.channels, d.width), "ssm_a": (d.v_heads,), "ssm_dt.bias": (d.v_heads,),
                      "ssm_norm.weight": (d.v_dim,)}
-    ffn = {"ffn_gate": (hp.d_ff, hp.d_model), "ffn_up": (hp.d_ff, hp.d_model), "ffn_down": (hp.d_model, hp.d_ff)}
+    ffn = {"ffn_gate": (d_ff, hp.d_model), "ffn_up": (d_ff, hp.d_model), "ffn_down": (hp.d_model, d_ff)}
     if family.experts:
         ffn = {f"{name}_exps": (hp.n_experts, *shape) for name, shape in ffn.items()}
         ffn["ffn_gate_inp"] = (hp.n_experts, hp.d_model)
@@ -158,7 +184,16 @@ def layer_shapes(hp: HParams, family: Family, layer: int) -> dict[str, tuple[int
             matrices[whole] = (sum(rows for rows, _ in shapes), shapes[0][1])
     vectors = {"attn_norm": (hp.d_model,), family.ffn_norm: (hp.d_model,)}
     if family.head_norm and not recurrent:
-        vectors |= {"attn_q_norm": (hp.head_dim,), "attn_k_norm": (hp.head_dim,)}
+        vectors |= {"attn_q_norm": (head_dim,), "attn_k_norm": (head_dim,)}
+    if hp.kv_layer(layer) != layer:
+        for name in ("attn_k", "attn_v"):
+            del matrices[name]
+        del vectors["attn_k_norm"]
+    if hp.d_input:
+        matrices |= {"inp_gate": (hp.d_input, hp.d_model), "proj": (hp.d_model, hp.d_input)}
+        vectors["post_norm"] = (hp.d_model,)
+    if family.output_scale:
+        vectors["layer_output_scale"] = (1,)
     if family.post_norms:
         vectors |= {"post_attention_norm": (hp.d_model,), "post_ffw_norm": (hp.d_model,)}
     if family.sinks:
@@ -201,6 +236,8 @@ class Reader:
     def _check(self) -> None:
         arch, family = self.arch, self.family
         refused = _REFUSED_KEYS | ({} if family.scales else dict.fromkeys(_SCALE_KEYS, ()))
+        refused |= {key: () if key in family.own else (0,) for key in ("attention.shared_kv_layers", "embedding_length_per_layer_input")}
+        refused = {key: harmless for key, harmless in refused.items() if key not in family.own}
         if family.full_period:  # all positions of a token of text are equal
             del refused["rope.dimension_sections"]
         experts = _EXPERT_KEYS if family.experts else {}
@@ -217,6 +254,11 @@ class Reader:
         if not family.window_period and 0 < self._value(f"{arch}.attention.sliding_window", 0) < self._number("context_length"):
             raise UnsupportedModel("a sliding window is not modelled")
 
+    def _numbers(self, key: str, n: int, default=None) -> tuple[int, ...]:
+        """A number of each layer."""
+        value = self._value(f"{self.arch}.{key}", default)
+        return tuple(value[:n]) if isinstance(value, list) else (self._number(key, default),) * n
+
     def read(self) -> HParams:
         self._check()
         family, number = self.family, self._number
@@ -225,23 +267,35 @@ class Reader:
         head_dim = number("attention.key_length", d_model // n_heads)
         rope = self._rope(number("rope.dimension_count", head_dim))
         wide = n_layers == family.wide_layers
+        d_ffs = self._numbers("expert_feed_forward_length" if family.experts else "feed_forward_length", n_layers)
+        kv_heads = self._numbers("attention.head_count_kv", n_layers, n_heads)
+        pattern = self._value(f"{self.arch}.attention.sliding_window_pattern", None)
+        pattern = tuple(map(bool, pattern)) if isinstance(pattern, list) else ()
         hp = HParams(
             n_layers=n_layers,
             d_model=d_model,
-            d_ff=number("expert_feed_forward_length" if family.experts else "feed_forward_length"),
+            d_ff=d_ffs[0],
+            d_ffs=d_ffs,
             n_heads=n_heads,
-            n_kv_heads=number("attention.head_count_kv", n_heads),
+            n_kv_heads=kv_heads[0],
+            kv_heads=kv_heads,
             head_dim=head_dim,
             value_dim=number("attention.value_length", d_model // n_heads),
             rope=rope,
             window=number("attention.sliding_window", 0) if family.window_period else 0,
-            window_period=number("attention.sliding_window_pattern", family.window_period) or 1,
-            window_rope=family.window_theta and Rope(rope.dims, float(number("rope.freq_base_swa", family.window_theta))),
+            windowed=pattern,
+            window_period=0 if pattern else number("attention.sliding_window_pattern", family.window_period) or 1,
+            window_rope=family.window_theta and Rope(number("rope.dimension_count_swa", rope.dims),
+                                                     float(number("rope.freq_base_swa", family.window_theta)), divided=False),
+            window_head_dim=number("attention.key_length_swa", 0),
+            n_shared=number("attention.shared_kv_layers", 0) if family.own else 0,
+            d_input=number("embedding_length_per_layer_input", 0) if family.own else 0,
+            logit_cap=float(number("final_logit_softcapping", 0.0)) if family.own else 0.0,
             no_rope_period=family.no_rope_period,
             n_experts=number("expert_count") if family.experts else 0,
             n_experts_used=number("expert_used_count") if family.experts else 0,
             d_shared=number("expert_shared_feed_forward_length") if family.shared_expert else 0,
-            attention_scale=self._scale("attention.scale", (d_model / n_heads if wide else head_dim) ** -0.5),
+            attention_scale=self._scale("attention.scale", family.attention_scale or (d_model / n_heads if wide else head_dim) ** -0.5),
             embedding_scale=self._scale("embedding_scale", float(np.float32(np.sqrt(d_model))) if family.scaled_embedding else 1.0),
             residual_scale=self._scale("residual_scale", 1.0),
             logit_scale=self._scale("logit_scale", 1.0),
@@ -253,8 +307,8 @@ class Reader:
         )
         if family.experts and not 0 < hp.n_experts_used <= hp.n_experts:
             raise UnsupportedModel(f"{hp.n_experts_used} of {hp.n_experts} experts")
-        if hp.n_heads % hp.n_kv_heads:
-            raise UnsupportedModel(f"{hp.n_heads} heads cannot share {hp.n_kv_heads} KV heads")
+        if any(hp.n_heads % kv_heads for kv_heads in hp.kv_heads):
+            raise UnsupportedModel(f"{hp.n_heads} heads cannot share {hp.kv_heads} KV heads")
         if rope.dims % 2 or not 0 < rope.dims <= hp.head_dim:
             raise UnsupportedModel(f"rope.dimension_count {rope.dims} with head_dim {hp.head_dim}")
         return hp

@@ -79,8 +79,18 @@ class F64:
         self._divisors = model.rope_divisors(context)
         self.has = model.has
 
-    def embedding(self, ids: np.ndarray) -> np.ndarray:
-        return self.model.embedding_rows(ids)
+    def embedding(self, ids: np.ndarray, name: str = "token_embd.weight") -> np.ndarray:
+        return self.model.embedding_rows(ids, name)
+
+    def head_norm(self, heads: np.ndarray) -> np.ndarray:
+        """Without a weight."""
+        return rms_norm(heads, np.ones(heads.shape[-1]), self.hparams.eps)
+
+    def layer_inputs(self, embedded: np.ndarray, projected: np.ndarray) -> np.ndarray:
+        """[T, layers * d_input] of both, scaled."""
+        hp = self.hparams
+        heads = (projected / np.sqrt(hp.d_model)).reshape(len(projected), hp.n_layers, hp.d_input)
+        return (self.norm(heads, "per_layer_proj_norm.weight").reshape(embedded.shape) + embedded) / np.sqrt(2.0)
 
     def norm(self, x: np.ndarray, weight: str) -> np.ndarray:
         return rms_norm(x, self.model.weight(weight), self.hparams.eps)
@@ -103,7 +113,7 @@ class F64:
         more = hp.window_of(layer), hp.attention_scale, sinks
         if self.arithmetic.kv != "q8":
             return attention(q, k, v, positions, *more)
-        return q8_cache.attention(q, k, v, positions, q8_cache.packed_order(hp.head_dim, hp.rope.dims, self.family.qk_layout), *more)
+        return q8_cache.attention(q, k, v, positions, q8_cache.packed_order(hp.head_dim_of(layer), hp.rope_of(layer).dims, self.family.qk_layout), *more)
 
     def activated(self, gate: np.ndarray, up: np.ndarray) -> np.ndarray:
         return ACTIVATIONS[self.family.activation](gate, up)

@@ -43,6 +43,7 @@ class Rope:
     scale: float = 1.0  # frequencies are divided by it
     yarn: Yarn | None = None  # those of slow pairs only
     magnitude: float = 1.0  # of what is turned
+    divided: bool = True  # by the file's divisors
 
     def frequencies(self, divisors: np.ndarray | None = None) -> np.ndarray:
         """Of each pair: the angle that it turns from one position to the next. Shape [dims / 2]."""
@@ -50,7 +51,7 @@ class Rope:
         slow = full / self.scale
         share = self.yarn.shares(self.dims, self.theta) if self.yarn else 1.0
         mixed = slow * share + full * (1.0 - share)
-        return mixed if divisors is None or not self.dims else mixed / divisors
+        return mixed if divisors is None or not self.dims or not self.divided else mixed / divisors
 
     def turns(self, positions: np.ndarray, divisors: np.ndarray | None = None) -> np.ndarray:
         """What each pair is multiplied by as a complex number, [T, dims / 2]."""

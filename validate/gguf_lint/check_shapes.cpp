@@ -111,15 +111,27 @@ class Shapes {
               kv_rows == q_rows);
   }
 
+  /// Whether heads of blk.0 have the size of those in layers with a window.
+  bool first_has_window() const {
+    if (!size("attention.key_length_swa")) return false;
+    const GgufValue* pattern =
+        patient_.gguf().find(patient_.key("attention.sliding_window_pattern"));
+    return pattern == nullptr || pattern->type != GgufType::kArray ||
+           pattern->element_type != GgufType::kBool || pattern->count == 0 ||
+           pattern->bytes[0] != std::byte{0};
+  }
+
   /// By what says it most directly: norms of heads, key_length, the counts, RoPE's dims; 0:
   /// nothing.
   std::int64_t head_dim_of(std::int64_t q_rows, std::int64_t kv_rows,
                            std::optional<std::int64_t> heads) {
     const auto kv_heads = size("attention.head_count_kv");
-    const auto key_length = size("attention.key_length");
+    const std::string_view key =
+        first_has_window() ? "attention.key_length_swa" : "attention.key_length";
+    const auto key_length = size(key);
     if (const GgufTensor* norm = tensor("blk.0.attn_k_norm.weight")) {
       if (key_length || std::cmp_not_equal(q_rows, *size("embedding_length")))
-        check_key("attention.key_length", norm->dims[0], "the size of blk.0.attn_k_norm.weight");
+        check_key(key, norm->dims[0], "the size of blk.0.attn_k_norm.weight");
       return static_cast<std::int64_t>(norm->dims[0]);
     }
     if (key_length) return *key_length;

@@ -149,7 +149,9 @@ void judge(LintContext& patient, const GgufTensor& tensor, const Scan& scan) {
   const int usual = usual_exponent(scan);
   const bool jumps = is_matrix && scan.n_blocks >= 1000 && usual > 0 &&
                      exponent_index(scan.largest) - usual >= kJump;
-  if (!jumps && scan.largest <= kMostScale) return;
+  // Pairs that do not turn have divisors beyond any scale.
+  const bool may_be_large = where == "rope_freqs.weight";
+  if (!jumps && (may_be_large || scan.largest <= kMostScale)) return;
   patient.report({.where = where,
                   .what = fmt::format("found a scale of {:.3g} in {} block {} of {}, where others "
                                       "have {:.1g}",

@@ -36,7 +36,8 @@ Result<RowValues> RowRecompute::make(std::vector<std::size_t> wanted,
     }
     for (reference::Product& product : definition_.products(
              *tap, layer, gather(group.rows, 0, inputs), gather(group.rows, 1, inputs))) {
-      Task& task = products.emplace_back(std::move(product), definition_.divisor(*tap), group.y);
+      Task& task = products.emplace_back(std::move(product), definition_.divisor(*tap),
+                                         definition_.cap(*tap), group.y);
       task.result.resize(task.product.places.size() * task.product.w.n_rows());
     }
   }
@@ -94,7 +95,7 @@ Result<RowRecompute::Scratch> RowRecompute::allocate(std::span<const Task> produ
     workspace = std::max(workspace, attend_workspace_bytes({kv_, spec->head_dim}, heads));
     partial = std::max(partial, (heads + 1) * (2 + spec->head_dim));
   }
-  for (const auto& [product, divisor, y, result] : products) {
+  for (const auto& [product, divisor, cap, y, result] : products) {
     const std::size_t n = product.places.size();
     const PackedMatrix& w = product.w;
     activations = std::max(activations, ActivationMatrix::bytes(format_of(w), n, w.n_cols()));
@@ -132,6 +133,7 @@ void RowRecompute::multiply(Task& task, Worker::Range rows, Scratch& scratch) co
       y = task.result[t * w.n_rows() + r];
       if (!bias.empty()) y += bias[r];
       y /= task.divisor;
+      if (task.cap > 0) y = contract::soft_cap(y, task.cap);
     }
   }
 }

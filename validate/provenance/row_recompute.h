@@ -39,6 +39,7 @@ class RowRecompute {
   struct Task {
     reference::Product product;
     float divisor;
+    float cap;
     std::span<float> y;
     std::vector<float> result = {};  ///< (places, w.n_rows()), which workers fill in parts
   };

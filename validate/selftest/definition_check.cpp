@@ -333,7 +333,9 @@ std::vector<CheckResult> check_definition(const HyperParameters& config,
   for (const auto& [kind, name] : kActivations) out.push_back(check_activation(kind, name));
   for (std::size_t i = 0; i < ropes.size(); ++i) {
     if (ropes[i].pairs() == 0) continue;  // nothing rotates
-    out.push_back(check_angles(config, config.ropes[i], ropes[i], rope_divisors));
+    out.push_back(
+        check_angles(config, config.ropes[i], ropes[i],
+                     config.ropes[i].has_divisors ? rope_divisors : std::span<const float>()));
     const auto turned = std::ranges::find_if(config.layers, [i](const LayerSpec& layer) {
       return layer.attention() != nullptr && layer.attention()->rope == i;
     });

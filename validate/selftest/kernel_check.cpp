@@ -10,9 +10,10 @@ namespace {
 
 /// Every entry but matmul, which is checked by weight type.
 constexpr CheckResult (*kEntries[])(KernelTables, const KernelSizes&) = {
-    check_quantize_q8k, check_quantize_q8x32, check_rms_norm,      check_rope,      check_activate,
-    check_axpy,         check_to_half,        check_exp_distances, check_merge,     check_finish,
-    check_attend,       check_convolve,       check_unit_length,   check_delta_rule};
+    check_quantize_q8k, check_quantize_q8x32, check_rms_norm, check_rope,
+    check_activate,     check_axpy,           check_to_half,  check_exp_distances,
+    check_merge,        check_finish,         check_attend,   check_convolve,
+    check_unit_length,  check_delta_rule,     check_soft_cap};
 // Beside two values, KernelTable holds nothing but entries: a new one needs its check.
 static_assert(sizeof(KernelTable) == (2 + std::size(kEntries) + 1) * sizeof(void (*)()));
 

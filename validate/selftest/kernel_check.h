@@ -71,6 +71,7 @@ std::size_t longest_attended(const KernelSizes& sizes);
 CheckResult check_rms_norm(KernelTables tables, const KernelSizes& sizes);
 CheckResult check_rope(KernelTables tables, const KernelSizes& sizes);
 CheckResult check_activate(KernelTables tables, const KernelSizes& sizes);
+CheckResult check_soft_cap(KernelTables tables, const KernelSizes& sizes);
 CheckResult check_axpy(KernelTables tables, const KernelSizes& sizes);
 CheckResult check_exp_distances(KernelTables tables, const KernelSizes& sizes);
 CheckResult check_to_half(KernelTables tables, const KernelSizes& sizes);

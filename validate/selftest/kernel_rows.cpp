@@ -173,6 +173,21 @@ CheckResult check_activate(KernelTables tables, const KernelSizes& sizes) {
   return check.result(sizes_text("n", sizes.d_ff) + ", |x| up to 2^127");
 }
 
+CheckResult check_soft_cap(KernelTables tables, const KernelSizes& sizes) {
+  EntryCheck check("soft_cap", tables);
+  for_each_case(sizes.d_model, [&](std::size_t n, Values values, std::uint32_t seed) {
+    const std::vector<float> before = draw(values, n, seed);
+    for (const float cap : {30.0F, 0.7F}) {
+      std::vector<float> expected = before;
+      for (float& x : expected) x = contract::soft_cap(x, cap);
+      check.compare(fmt::format("n {}, cap {}, {} values", n, cap, name_of(values)), expected,
+                    before, float_shift(n),
+                    [&](auto& table, float* x) { table.soft_cap(x, n, cap); });
+    }
+  });
+  return check.result(sizes_text("n", sizes.d_model));
+}
+
 CheckResult check_axpy(KernelTables tables, const KernelSizes& sizes) {
   EntryCheck check("axpy", tables);
   for_each_case(sizes.d_model, [&](std::size_t n, Values values, std::uint32_t seed) {

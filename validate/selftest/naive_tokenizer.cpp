@@ -80,6 +80,7 @@ struct NaiveTokenizer::Symbol {
   std::string text;
   bool user_defined = false;
   std::optional<TokenId> with_next = std::nullopt;
+  float score = 0;  ///< with_next's
 };
 
 struct NaiveTokenizer::Merging {
@@ -111,6 +112,10 @@ NaiveTokenizer::NaiveTokenizer(const VocabSpec& spec) : spec_(spec) {
     } else {
       pieces_.emplace(text, id);
     }
+  }
+  for (std::size_t rank = 0; marks && rank < spec.merges.size(); ++rank) {
+    const auto text = [&](TokenId id) { return spec.tokens[static_cast<std::size_t>(id)].text; };
+    ranks_.emplace(std::pair(text(spec.merges[rank].left), text(spec.merges[rank].right)), rank);
   }
 }
 
@@ -197,9 +202,14 @@ std::vector<NaiveTokenizer::Symbol> NaiveTokenizer::split(std::string_view text,
   std::vector<Symbol> symbols;
   while (!text.empty()) {
     const auto* found = longest_at(user_defined_, text, literal);
-    const std::size_t size = found != nullptr
-                                 ? found->first.size()
-                                 : std::max<std::size_t>(1, naive_character_size(text));
+    std::size_t size = found != nullptr ? found->first.size()
+                                        : std::max<std::size_t>(1, naive_character_size(text));
+    std::string newlines;
+    while (newlines.size() < text.size() && text[newlines.size()] == '\n') newlines += '\n';
+    const bool in_run =
+        !symbols.empty() && !symbols.back().user_defined && symbols.back().text.ends_with('\n');
+    if (found == nullptr && !ranks_.empty() && !in_run && visible_piece(newlines, literal))
+      size = newlines.size();
     symbols.push_back({std::string(text.substr(0, size)), found != nullptr});
     text.remove_prefix(size);
   }
@@ -213,10 +223,25 @@ void NaiveTokenizer::join_with_next(Merging& merging, std::size_t i) const {
   const Symbol& right = merging.symbols[i + 1];
   if (left.user_defined || right.user_defined) return;
   left.with_next = visible_piece(left.text + right.text, merging.literal);
+  const auto score = score_of(left.text, right.text);
+  if (!score) left.with_next.reset();
+  left.score = score.value_or(0);
   if (left.with_next &&
       spec_.tokens[static_cast<std::size_t>(*left.with_next)].kind == TokenKind::kUnused) {
     merging.parts[left.text + right.text] = {left.text, right.text};
   }
+}
+
+std::optional<float> NaiveTokenizer::score_of(const std::string& left,
+                                              const std::string& right) const {
+  if (ranks_.empty()) {
+    const auto joint = piece(left + right);
+    return joint ? spec_.tokens[static_cast<std::size_t>(*joint)].score : 0;
+  }
+  const auto found = ranks_.find({left, right});
+  const bool meets_newlines = left.ends_with('\n') != right.starts_with('\n');
+  if (found == ranks_.end() || meets_newlines) return std::nullopt;
+  return -static_cast<float>(found->second);
 }
 
 /// The rules 3 to 8 for a vocabulary of SentencePiece's BPE.
@@ -234,7 +259,7 @@ void NaiveTokenizer::append_sentencepiece(std::string_view text, const EncodeOpt
     float best_score = 0;
     for (std::size_t i = 0; i < symbols.size(); ++i) {
       if (!symbols[i].with_next) continue;
-      const float score = spec_.tokens[static_cast<std::size_t>(*symbols[i].with_next)].score;
+      const float score = symbols[i].score;
       const bool wins =
           score > best_score || (score == best_score && equal == EqualScores::kRightmost);
       if (best && !wins) continue;

@@ -88,6 +88,8 @@ class NaiveTokenizer {
                             std::vector<TokenId>& ids) const;
   std::vector<Symbol> split(std::string_view text, Literal literal) const;
   void join_with_next(Merging& merging, std::size_t i) const;
+  /// Of a pair that joins to a piece, how soon it merges; nothing: never.
+  std::optional<float> score_of(const std::string& left, const std::string& right) const;
   void give_out(const Merging& merging, const std::string& spelling, bool& in_unknown_run,
                 std::vector<TokenId>& ids) const;
 
@@ -96,7 +98,8 @@ class NaiveTokenizer {
   Spellings user_defined_;
   Spellings special_;
   std::array<std::optional<TokenId>, 256> byte_tokens_;
-  std::optional<NaiveByteBpe> byte_bpe_;  ///< for such a vocabulary
+  std::optional<NaiveByteBpe> byte_bpe_;                              ///< for such a vocabulary
+  std::map<std::pair<std::string, std::string>, std::size_t> ranks_;  ///< of Gemma 4's merges
 };
 
 /// Whether `text` is one whole character of UTF-8, by the value that its bits make up.

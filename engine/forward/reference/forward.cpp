@@ -21,17 +21,20 @@ void Forward::run(std::span<const TokenId> tokens, std::size_t first_position, S
   std::map<std::string_view, std::vector<float>> values;  // of each tap, in the last layer it had
   for (const auto& [tap, layer] : taps_of_model(flow)) {
     // After the layers, rows that are wanted.
-    const bool is_last = !tap->per_layer && tap->op != TapOp::kEmbedding;
+    const bool is_last = !tap->per_layer && tap > layer_taps().data();
     const std::size_t n = is_last ? n_wanted : n_tokens;
     if (n == 0) return;
     OpInputs in{.tokens = tokens.last(n),
                 .positions = std::span(positions).last(n),
                 .cache = &cache,
                 .cache_layer = static_cast<std::size_t>(layer)};
-    for (std::size_t i = 0; const auto input = input_of(*tap, layer, flow, i); ++i)
+    for (std::size_t i = 0; const auto input = input_of(*tap, layer, flow, i); ++i) {
+      // Keys and values of another layer are in the cache.
+      if (tap->op == TapOp::kAttention && input->layer != layer) break;
       in.taps[i] =
           std::span(values[input->row->name]).last(n * input->row->width.of(config_, input->layer));
-    if (tap->op == TapOp::kAttention)
+    }
+    if (tap->op == TapOp::kAttention && !in.taps[1].empty())
       interpreter_.store(positions, in.taps[1], in.taps[2], cache, in.cache_layer);
     std::vector<float>& out = values[tap->name];
     out = interpreter_.run(*tap, layer, in);

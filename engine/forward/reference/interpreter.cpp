@@ -48,7 +48,29 @@ std::vector<float> Interpreter::run(const Tap& tap, int layer, const OpInputs& i
   const std::span<float> y(out);
   switch (tap.op) {
     case TapOp::kEmbedding:
-      embed(in.tokens, y);
+      embed(tap, layer, in.tokens, y);
+      break;
+    case TapOp::kHeadNorm:
+      std::ranges::copy(x, y.begin());
+      norm_heads(y, std::vector<float>(config_of(layer).head_dim(), 1.0F),
+                 model_.config().norm_eps);
+      break;
+    case TapOp::kLayerInputs:
+      std::ranges::copy(in.taps[1], y.begin());
+      scale(y, input_factors(model_.config()).projection);
+      norm_heads(y, vector(tap.weight, layer), model_.config().norm_eps);
+      add(x, y);
+      scale(y, input_factors(model_.config()).sum);
+      break;
+    case TapOp::kLayerGate:
+      for (std::size_t t = 0; t < n; ++t)
+        activate(ffn(layer).activation, row(x, t, n),
+                 row(in.taps[1], t, n).subspan(static_cast<std::size_t>(layer) * (x.size() / n)),
+                 row(y, t, n));
+      break;
+    case TapOp::kScale:
+      std::ranges::copy(x, y.begin());
+      scale(y, vector(tap.weight, layer)[0]);
       break;
     case TapOp::kNorm:
       for (std::size_t t = 0; t < n; ++t)
@@ -64,6 +86,8 @@ std::vector<float> Interpreter::run(const Tap& tap, int layer, const OpInputs& i
           std::ranges::copy(std::span(part).subspan(i * n_rows, n_rows), to.begin());
           if (!product.bias.empty()) add(product.bias, to);
           for (float& value : to) value /= divisor(tap);
+          for (float& value : to)
+            if (cap(tap) > 0) value = contract::soft_cap(value, cap(tap));
         }
       }
       break;
@@ -183,13 +207,16 @@ void Interpreter::mix(const FfnSpec& spec, std::span<const float> router, std::s
   }
 }
 
-void Interpreter::embed(std::span<const TokenId> tokens, std::span<float> y) const {
-  const PackedMatrix& table = model_.weights().token_embd;
+void Interpreter::embed(const Tap& tap, int layer, std::span<const TokenId> tokens,
+                        std::span<float> y) const {
+  const PackedMatrix& table = *matrix(tap, layer);
+  const float factor = tap.name == "embd" ? model_.config().embedding_scale
+                                          : input_factors(model_.config()).embedding;
   std::vector<std::byte> bytes(row_bytes(table.type(), table.n_cols()));
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     table.extract_row(static_cast<std::size_t>(tokens[t]), bytes);
     contract::dequantize_row(table.type(), bytes, row(y, t, tokens.size()));
-    for (float& x : row(y, t, tokens.size())) x *= model_.config().embedding_scale;
+    scale(row(y, t, tokens.size()), factor);
   }
 }
 

@@ -60,7 +60,11 @@ class Interpreter {
                                 std::span<const float> router) const;
   /// What they are divided by.
   float divisor(const Tap& tap) const {
-    return tap.per_layer ? 1.0F : model_.config().logit_divisor;
+    return tap.name == "logits" ? model_.config().logit_divisor : 1.0F;
+  }
+  /// The cap of their magnitudes; 0: none.
+  float cap(const Tap& tap) const {
+    return tap.name == "logits" ? model_.config().logit_cap : 0.0F;
   }
 
   /// The matrix that takes part in the op, or nullptr.
@@ -71,7 +75,7 @@ class Interpreter {
  private:
   void mix(const FfnSpec& spec, std::span<const float> router, std::span<const float> x,
            std::span<float> y) const;
-  void embed(std::span<const TokenId> tokens, std::span<float> y) const;
+  void embed(const Tap& tap, int layer, std::span<const TokenId> tokens, std::span<float> y) const;
   void rotate(const Tap& tap, int layer, std::span<const std::size_t> positions,
               std::span<float> x) const;
   void attend(const Tap& tap, int layer, const OpInputs& in, std::span<float> y) const;
@@ -80,9 +84,10 @@ class Interpreter {
   void convolve(const Tap& tap, int layer, const OpInputs& in, std::span<float> y) const;
   void delta_rule(const Tap& tap, int layer, const OpInputs& in, std::span<float> y) const;
 
-  const FfnSpec& ffn(int layer) const {
-    return model_.config().layers[static_cast<std::size_t>(layer)].ffns[0];
+  const LayerSpec& config_of(int layer) const {
+    return model_.config().layers[static_cast<std::size_t>(layer)];
   }
+  const FfnSpec& ffn(int layer) const { return config_of(layer).ffns[0]; }
 
   const Model& model_;
 };

@@ -231,6 +231,10 @@ void activate(Activation kind, std::span<const float> gate, std::span<const floa
   for (std::size_t i = 0; i < gate.size(); ++i) y[i] = contract::activate(kind, gate[i], up[i]);
 }
 
+void scale(std::span<float> x, float factor) {
+  for (float& value : x) value *= factor;
+}
+
 void axpy(float a, std::span<const float> x, std::span<float> y) {
   for (std::size_t i = 0; i < x.size(); ++i) y[i] = std::fma(a, x[i], y[i]);
 }

@@ -85,6 +85,9 @@ void attend(std::span<const float> q, float scale, const SequenceState& cache, s
 void activate(Activation kind, std::span<const float> gate, std::span<const float> up,
               std::span<float> y);
 
+/// x[i] = x[i] * factor.
+void scale(std::span<float> x, float factor);
+
 /// y[i] = fma(a, x[i], y[i]).
 void axpy(float a, std::span<const float> x, std::span<float> y);
 

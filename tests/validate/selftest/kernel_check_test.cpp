@@ -70,6 +70,10 @@ void matmul_from_first_panel(const MatmulArgs& args) {
   right().matmul(more);
 }
 
+void cut_at_cap(float* x, std::size_t n, float cap) {
+  for (std::size_t i = 0; i < n; ++i) x[i] = std::clamp(x[i], -cap, cap);
+}
+
 struct Fault {
   std::string entry;  ///< as check_kernels() names it
   std::string what;
@@ -87,6 +91,7 @@ std::vector<Fault> all_faults() {
   using T = KernelTable;
   return {
       fault<&T::activate>("activate", "writes one element more", activate_one_too_many),
+      fault<&T::soft_cap>("soft_cap", "cuts", cut_at_cap),
       fault<&T::quantize_q8k>("quantize_q8k", "ties away from 0",
                               quantize_ties_away<&T::quantize_q8k, KernelQ8K>),
       fault<&T::quantize_q8x32>("quantize_q8x32", "ties away from 0",
@@ -107,10 +112,10 @@ TEST_CASE("every kernel entry equals the definition on every instruction set", "
                shape(32, 2, 16, kFar), shape(48, 6, 24, kNear), shape(64, 8, 32, kFar),
                shape(80, 4, 40, kNear), shape(96, 3, 48, kNear), shape(100, 1, 30, kNear),
                shape(112, 7, 56, kNear), shape(128, 4, 64, kNear), shape(160, 2, 1, kNear),
-               shape(256, 1, 128, kNear));
+               shape(256, 1, 128, kNear), shape(512, 1, 256, kNear));
   if (sizes.head_dim == 32) sizes.types = all_types();
   const auto results = require_ok(check_kernels(kernel_tables_here(), sizes));
-  CHECK(results.size() == 15 + sizes.types.size());
+  CHECK(results.size() == 16 + sizes.types.size());
   check_passed(results);
 }
 

@@ -134,7 +134,7 @@ class Differ {
           fmt::format("{} features here, {} in the reference", actual.features, expected.features);
       return Ok{};
     }
-    if (layout == TapLayout::kRopeHeads) row.note = align_layouts(actual, expected);
+    if (layout == TapLayout::kRopeHeads) row.note = align_layouts(row.layer, actual, expected);
     if (!row.note.empty()) {
       row.verdict = TapVerdict::kFail;
       return Ok{};
@@ -149,12 +149,17 @@ class Differ {
     return Ok{};
   }
 
-  std::string align_layouts(TapMatrix& actual, TapMatrix& expected) const {
+  std::string align_layouts(int layer, TapMatrix& actual, TapMatrix& expected) const {
     const DumpMeta& a = actual_.meta();
     const DumpMeta& e = reference_.meta();
     if (a.qk_layout == e.qk_layout) return {};
-    const std::size_t head_dim = e.head_dim != 0 ? e.head_dim : a.head_dim;
-    const std::size_t rope_dim = e.rope_dim != 0 ? e.rope_dim : a.rope_dim;
+    std::size_t head_dim = e.head_dim != 0 ? e.head_dim : a.head_dim;
+    std::size_t rope_dim = e.rope_dim != 0 ? e.rope_dim : a.rope_dim;
+    const auto& dims = e.head_dims.empty() ? a.head_dims : e.head_dims;
+    if (const auto at = static_cast<std::size_t>(layer); at < dims.size()) {
+      head_dim = dims[at];
+      rope_dim = 0;
+    }
     std::string note = to_interleaved(actual_, head_dim, rope_dim, actual);
     return note.empty() ? to_interleaved(reference_, head_dim, rope_dim, expected) : note;
   }

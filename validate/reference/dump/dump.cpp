@@ -64,7 +64,10 @@ TapFlow Dump::flow() const {
       const bool is_of_parts = std::ranges::count(layer_taps(), tap.name, &Tap::name) > 1;
       if (!is_of_parts) layers[i].add(tap.part, has(static_cast<int>(i), tap.name));
     }
-    // A dump need not have taps of the mixer.
+    // A dump need not have taps of the mixer. A layer with q alone has keys of another.
+    const int layer = static_cast<int>(i);
+    layers[i].add(LayerPart::kOwnKeys,
+                  !layers[i].has(LayerPart::kDeltaNet) && (has(layer, "k") || !has(layer, "q")));
     layers[i].add(LayerPart::kAttention, !layers[i].has(LayerPart::kDeltaNet));
   }
   return TapFlow(std::move(layers));

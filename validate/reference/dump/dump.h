@@ -35,6 +35,8 @@ struct DumpMeta {
   std::size_t n_layers = 0;
   std::size_t head_dim = 0;
   std::size_t rope_dim = 0;  ///< leading dims of a head that rotate
+  /// head_dim of each layer, all of which rotates, where layers differ; else empty.
+  std::vector<std::size_t> head_dims = {};
 };
 
 /// The JSON text. Keys are sorted, so equal metadata gives equal bytes.

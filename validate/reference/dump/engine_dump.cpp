@@ -65,6 +65,11 @@ DumpMeta engine_meta(const Sequence& session, const std::string& producer,
   meta.n_layers = config.n_layers;
   meta.head_dim = config.most(&LayerSpec::head_dim);
   meta.rope_dim = 2 * config.rope_pairs();
+  for (const LayerSpec& layer : config.layers) meta.head_dims.push_back(layer.head_dim());
+  const bool differ = std::ranges::any_of(config.layers, [&](const LayerSpec& layer) {
+    return layer.head_dim() != 0 && layer.head_dim() != meta.head_dim;
+  });
+  if (!differ) meta.head_dims.clear();
   return meta;
 }
 

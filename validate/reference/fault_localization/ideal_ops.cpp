@@ -182,6 +182,9 @@ Result<std::optional<IdealOutput>> ideal_output(const Replay& replay, const Dump
     const auto divisor = static_cast<double>(replay.definition().divisor(op));
     for (const reference::Product& product : *products)
       ideal_product(product, *format, divisor, out.output.values);
+    if (const auto cap = static_cast<double>(replay.definition().cap(op)); cap > 0)
+      for (float& y : out.output.values)
+        y = static_cast<float>(cap * std::tanh(static_cast<double>(y) / cap));
     return std::optional(std::move(out));
   }
   LLM_TRY(const auto k, read(*input_of(op, layer, replay.config(), 1)));

@@ -61,6 +61,15 @@ std::string suspects(const Tap& tap, const std::string& type) {
       return fmt::format("token ids, the row taken, or how {} blocks are dequantized", type);
     case TapOp::kNorm:
       return "eps, the norm's weight, or which rows are normed";
+    case TapOp::kHeadNorm:
+      return "eps, or which heads are normed";
+    case TapOp::kLayerInputs:
+      return "eps, the norm's weight, the roots that values are multiplied by, or the layers' "
+             "order";
+    case TapOp::kLayerGate:
+      return "the activation, or which layer's inputs it lets through";
+    case TapOp::kScale:
+      return "the layer's scale, or what of the layer it multiplies";
     case TapOp::kProduct:
       return fmt::format(
           "how {} blocks are read (codes, scales, type id), which tensor is bound, or the bias",
@@ -144,7 +153,7 @@ class Locator {
     if (flow_.find(f.layer, f.tap)->op == TapOp::kRope) {
       const auto layer = static_cast<std::size_t>(f.layer);
       options.head_dim = replay_.config().attention(layer).head_dim;
-      options.rope_dim = 2 * replay_.config().rope_pairs();
+      options.rope_dim = replay_.config().paired_dims(layer);
     }
     f.signature = find_signature(output.actual, output.expected, options).text;
     f.tokens = wrong_tokens(output, in_.rows, in_.run.step_ptr());

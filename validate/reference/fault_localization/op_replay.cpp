@@ -44,7 +44,7 @@ Result<std::optional<TapMatrix>> engine_order_tap(const Dump& dump, int layer, s
   if (has_heads && dump.meta().qk_layout == "half") {
     const auto at = static_cast<std::size_t>(layer);
     // Converters reorder the rows of all layers, also of those that do not rotate.
-    half_to_interleaved(out, config.attention(at).head_dim, 2 * config.rope_pairs());
+    half_to_interleaved(out, config.attention(at).head_dim, config.paired_dims(at));
   }
   return std::optional<TapMatrix>(std::move(out));
 }
@@ -63,7 +63,9 @@ std::string Replay::weight_type(int layer, std::string_view tap) const {
 }
 
 std::optional<ActivationFormat> Replay::product_format(int layer, std::string_view tap) const {
-  const PackedMatrix* w = tap == "embd" ? nullptr : matrix(layer, tap);
+  const Tap* row = TapFlow(config()).find(layer, tap);
+  if (row == nullptr || row->op == TapOp::kEmbedding) return std::nullopt;
+  const PackedMatrix* w = matrix(layer, tap);
   if (w == nullptr) return std::nullopt;
   return model_->compute() == Compute::kInt8 ? activation_format(w->type())
                                              : ActivationFormat::kF32;

@@ -25,14 +25,15 @@ constexpr double kOneRounding = 0x1p-48 / 6;
 constexpr double kHalfRounding = 0x1p-22 / 6;
 
 /// Ops whose taps are read too early to be disturbed there (ProbeSink::tap), and whose noise is
-/// therefore added to the output of `tap`: the norm it reads, and of k, which is stored before the
-/// tap k_rope, the rotation.
+/// therefore added to the output of `tap`: the norm it reads, and of k and v, which are stored
+/// before the taps k_rope and v_norm, the rotation and the norm.
 std::vector<std::pair<int, std::string_view>> carried_by(int layer, std::string_view tap,
                                                          const TapFlow& flow) {
   std::vector<std::pair<int, std::string_view>> out;
   const auto from = input_of(*flow.find(layer, tap), layer, flow);
   if (from && from->row->op == TapOp::kNorm) out.emplace_back(from->layer, from->row->name);
   if (tap == "k") out.emplace_back(layer, "k_rope");
+  if (tap == "v" && flow.has(*flow.find(layer, "v_norm"), layer)) out.emplace_back(layer, "v_norm");
   return out;
 }
 
