@@ -79,10 +79,10 @@ inline constexpr std::array kTaps = [] {
   // clang-format off
   return std::to_array<Tap>({
       {"embd", false, &H::d_model, kPlain, kEmbedding, {}, "token_embd.weight"},
-      {"pl_embd", false, &H::d_inputs, kPlain, kEmbedding, {}, "per_layer_token_embd.weight", "", "",
-       P::kLayerInput},
-      {"pl_proj", false, &H::d_inputs, kPlain, kProduct, {"embd"}, "per_layer_model_proj.weight", "",
+      {"pl_embd", false, &H::d_inputs, kPlain, kEmbedding, {}, "per_layer_token_embd.weight", "",
        "", P::kLayerInput},
+      {"pl_proj", false, &H::d_inputs, kPlain, kProduct, {"embd"}, "per_layer_model_proj.weight",
+       "", "", P::kLayerInput},
       {"pl_inputs", false, &H::d_inputs, kPlain, kLayerInputs, {"pl_embd", "pl_proj"},
        "per_layer_proj_norm.weight", "", "pl_embd plus the norm of pl_proj, divided by sqrt 2",
        P::kLayerInput},
@@ -173,7 +173,8 @@ inline constexpr std::array kTaps = [] {
        "the residual stream times layer_output_scale", P::kOutputScale},
       {"result_norm", false, &H::d_model, kPlain, kNorm, {"l_scaled"}, "output_norm.weight"},
       {"logits", false, &H::n_vocab, kPlain, kProduct, {"result_norm"}, "output.weight", "",
-       "matrix product with output.weight (token_embd.weight when tied), capped where the model says so"},
+       "matrix product with output.weight (token_embd.weight when tied), capped where the model "
+       "says so"},
   });
   // clang-format on
 }();

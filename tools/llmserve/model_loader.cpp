@@ -77,10 +77,10 @@ Result<SchedulerOptions> complete(const ServeArguments& a, const HyperParameters
 }
 
 /// Of a step's rows: residual stream, what is added to it and its norm; queries, keys, values and
-/// their outputs; what feed-forwards hold; and the logits of all texts.
+/// their outputs; layers' own inputs; what feed-forwards hold; and the logits of all texts.
 std::uint64_t activation_bytes(const HyperParameters& config, const SchedulerOptions& scheduler) {
   const std::size_t row = 3 * config.d_model + 2 * config.most(&LayerSpec::q_rows) +
-                          2 * config.most(&LayerSpec::kv_rows) +
+                          2 * config.most(&LayerSpec::kv_rows) + 2 * config.d_inputs +
                           3 * config.most(&LayerSpec::ffn_width) +
                           config.most(&LayerSpec::n_ffn_used) * config.d_model;
   return sizeof(float) * (scheduler.step_tokens * row + scheduler.parallel * config.n_vocab);
