@@ -7,8 +7,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly ARM_BIN="${1:-build/arm/bin}" BIN="${2:-build/release/bin}" ROOT="${3:-build/arm-root}"
-readonly DELTA=build/arm-qwen3.5.gguf  # Gated DeltaNets, and a block that proposes tokens
-readonly MODELS=(models/fable-3m-f16.gguf models/fable-3m-q4_k_m.gguf "$DELTA")
+readonly SHAPES=(qwen3.5-mtp-small gemma4-small)  # operators that the embedded model lacks
+MODELS=(models/fable-3m-f16.gguf models/fable-3m-q4_k_m.gguf)
 
 fail() {
   printf 'check_arm: %s\n' "$*" >&2
@@ -28,7 +28,10 @@ for isa in scalar neon; do
 done
 grep -q "skipped: avx2 needs" "$out" || fail "kernels_test does not report avx2 as skipped"
 
-"$BIN/llmsynth" --shape qwen3.5-mtp-small --type Q8_0 -q "$DELTA" || fail "llmsynth failed"
+for shape in "${SHAPES[@]}"; do
+  MODELS+=("build/arm-$shape.gguf")
+  "$BIN/llmsynth" --shape "$shape" --type Q8_0 -q "${MODELS[-1]}" || fail "llmsynth failed"
+done
 for model in "${MODELS[@]}"; do
   here="$(hashes "$BIN/llmrun" "$model")" || fail "llmrun failed here: $here"
   [[ "$here" == *"logits-sha256: "* ]] || fail "found no logits hash in: $here"
