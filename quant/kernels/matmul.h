@@ -71,7 +71,8 @@ class RowTasks {
   ///              of it and PackedMatrix::kPanelRows does
   /// @param task_bytes  of one token, a task reads about so many of weights: enough for the
   ///                    hardware to stream, little to wait for
-  /// Of a batch, every worker gets about 16, in whole register tiles.
+  /// Of a batch, every worker gets about 16, in whole register tiles. Up to kFewTokens tokens of
+  /// types with one scale a block are no batch.
   RowTasks(const PackedMatrix& w, std::size_t n_tokens, int n_workers, std::size_t unit = 1,
            std::size_t task_bytes = kTaskBytes);
 
