@@ -43,7 +43,10 @@ TEST_CASE("a family's model agrees with transformers, tap by tap and token by to
 TEST_CASE("--self passes on a family's model", "[architectures]") {
   // Paths of several threads are among the checks whatever -t is; one alone takes half of the time.
   const std::string family = GENERATE(from_range(families()));
-  if (family == "mistral") return;  // what it has is in mistral-window and granite
+  // Those whose operators others have, and which all would take a minute of a CPU.
+  constexpr std::array kLeftOut = {"gemma4", "llama-bpe", "mistral",  "mistral-window", "qwen2",
+                                   "qwen3",  "qwen3.5",   "qwen3moe", "qwen3next"};
+  if (std::ranges::find(kLeftOut, family) != kLeftOut.end()) return;
   run_tool("llmcheck", {golden(family + ".gguf"), "--self", "-q", "-t", "1"}).must_end(0);
 }
 

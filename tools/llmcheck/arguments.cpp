@@ -47,10 +47,10 @@ OptionTable make_check_table(CheckArguments& a) {
              "check that no line of a receipt log (of llmserve --receipts) was changed, moved or "
              "removed; LOG is the log or its folder; needs no model");
   table.file("audit", "RECEIPT.json", &a.audit,
-             "spot-check a receipt of another person, which contains a hash of the activations: "
-             "recompute some of the activations. You choose these with --challenge; the other "
-             "person then writes their inputs with --make-opening, and you pass that file with "
-             "--opening (docs/receipts.md)");
+             "spot-check a receipt that another person made and that has a hash of the activations: "
+             "recompute some of the activations. --challenge selects which. The other person then "
+             "writes a file with the inputs of these activations (--make-opening), and you pass "
+             "this file with --opening (docs/receipts.md)");
   table.text("judge", "URL", &a.judge,
              "request greedy output from another engine's server (OpenAI API) that runs this model "
              "file; report whether the output is correct, or which bug explains it");
@@ -114,7 +114,8 @@ OptionTable make_check_table(CheckArguments& a) {
   table.group("Options for --ppl and --kld");
   table.file("against", "REF.gguf", &a.against,
              "with --ppl: compare MODEL and each --also model with REF.gguf; print the difference "
-             "of the perplexities (paired token by token) and the KL divergence");
+             "of the perplexities, its standard error (from the differences at each token) and "
+             "the KL divergence");
   table.texts("also", "MODEL", &a.also, "with --ppl: also evaluate this model; may be repeated")
       .file();
   table
@@ -143,10 +144,9 @@ OptionTable make_check_table(CheckArguments& a) {
       "activations always has an f32 KV cache");
   table.file(
       "tol", "FILE", &a.limits,
-      "--layer-diff: JSON file with error limits for the run in which each layer gets the output "
-      "of the layer before it, not the reference's, so that errors accumulate "
-      "(docs/tolerances.md). They replace the limits that llmcheck "
-      "measures for the model");
+      "--layer-diff: JSON file with error limits. They are for the run of the whole model, in which "
+      "errors of one layer reach the next, and replace the limits that llmcheck derives from this "
+      "model's sensitivity to rounding (docs/tolerances.md)");
   table.text("p,prompt", "TEXT", &a.prompt, "prompt for --dump and --self");
   add_isa_option(table, &a.isa);
   table.integer("t,threads", "N", &a.threads, 0, 1024,

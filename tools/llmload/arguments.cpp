@@ -62,8 +62,8 @@ void add_run_options(OptionTable& table, LoadArguments& a) {
                 "number of requests in a run that fits the cost model; such a run has a different "
                 "seed from the compared run");
   table.real("agree", "PERCENT", &a.agree, 0, 1000,
-             "with --mode both: exit code 1 if a simulated result that is marked with * differs "
-             "from the measured one by more than PERCENT");
+             "with --mode both: exit code 1 if a simulated result differs from the measured one by "
+             "more than PERCENT. Only results that the report marks with * count (docs/load.md)");
   table.flag(
       "check", &a.check,
       "afterwards, run every request again by itself; tokens and logits must be bit-identical");

@@ -152,10 +152,8 @@ void add_engine_options(OptionTable& table, RunArguments& a) {
   table
       .optional_text("verify-model", "MANIFEST", &a.manifest,
                      "use the model only if it matches a manifest that llmgguf hash -o wrote; "
-                     "without a value, "
-                     "the manifest MODEL.manifest")
-      .file()
-      .shown_default("MODEL.manifest");
+                     "without a value, the manifest MODEL.manifest")
+      .file();
 }
 
 void add_output_options(OptionTable& table, RunArguments& a) {

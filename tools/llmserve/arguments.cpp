@@ -39,8 +39,7 @@ void add_model_options(OptionTable& table, ServeArguments& a) {
           "verify-model", "MANIFEST", &a.manifest,
           "serve the model only if it matches a manifest that llmgguf hash -o wrote; without a "
           "value, the manifest MODEL.manifest")
-      .file()
-      .shown_default("MODEL.manifest");
+      .file();
   table.file("packed-cache", "DIR", &a.packed_cache,
              "keep the packed weights in a file in DIR and map it into memory: later starts are "
              "faster, and processes share the memory");
@@ -95,8 +94,8 @@ void add_scheduler_options(OptionTable& table, ServeArguments& a) {
                "memory for the KV cache of all requests together. If one full context (-c) does "
                "not fit, -c is reduced; apart from this, never changes a result")
       .shown_default(
-          "enough for --parallel full contexts, limited to 1024 MiB or one full context, "
-          "whichever is larger");
+          "enough for --parallel full contexts, but at most 1024 MiB; if one full context needs "
+          "more, enough for one");
   table.file("cache-dir", "DIR", &a.cache_dir,
              "keep the KV cache of prompts and responses in files in DIR, so that a later start "
              "can reuse it; servers may share DIR");

@@ -221,17 +221,23 @@ Result<Lease> load(const ServeArguments& a, const Served& served) {
 Result<LoadPlan> plan_model(const ServeArguments& a, const ModelManager::Model& model, bool quiet,
                             std::shared_ptr<StateStore> store) {
   Served served{.id = model.id(), .path = model.path, .quiet = quiet, .store = std::move(store)};
-  LLM_TRY(const ModelFile file, open_model_file(model.path, {.strict = a.strict}));
+  LLM_TRY(ModelFile file, open_model_file(model.path, {.strict = a.strict}));
   LLM_TRY(const auto page, KvPool::create(file.config, 1, a.kv));
   LLM_TRY(served.scheduler, complete(a, file.config, *page));
   LLM_TRY(const WeightPlan weights, plan_weights(file));
   const auto proposer = proposer_bytes(a, file, model.path, served.scheduler);
   const bool may_do_without = a.draft.empty() && a.speculate == SpeculateKind::kAuto;
   if (!proposer.ok() && !may_do_without) return proposer.error();
-  return LoadPlan{.bytes = weights.bytes + served.scheduler.kv_pages * page->page_bytes() +
-                           activation_bytes(file.config, served.scheduler) +
-                           (proposer.ok() ? *proposer : 0),
-                  .load = [&a, served] { return load(a, served); }};
+  const std::uint64_t bytes = weights.bytes + served.scheduler.kv_pages * page->page_bytes() +
+                              activation_bytes(file.config, served.scheduler) +
+                              (proposer.ok() ? *proposer : 0);
+  // The loads of the model and of its MTP block open the file anew: it must be the planned one.
+  auto planned = std::make_shared<const MappedFile>(std::move(file.file));
+  return LoadPlan{.bytes = bytes, .load = [&a, served, planned]() -> Result<Lease> {
+                    auto lease = load(a, served);
+                    LLM_RETURN_IF_ERROR(planned->check_unchanged());
+                    return lease;
+                  }};
 }
 
 }  // namespace llm
