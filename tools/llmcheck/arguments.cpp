@@ -46,11 +46,12 @@ OptionTable make_check_table(CheckArguments& a) {
   table.file("receipt-log", "LOG", &a.receipt_log,
              "check that no line of a receipt log (of llmserve --receipts) was changed, moved or "
              "removed; LOG is the log or its folder; needs no model");
-  table.file("audit", "RECEIPT.json", &a.audit,
-             "spot-check a receipt that another person made and that has a hash of the activations: "
-             "recompute some of the activations. --challenge selects which. The other person then "
-             "writes a file with the inputs of these activations (--make-opening), and you pass "
-             "this file with --opening (docs/receipts.md)");
+  table.file(
+      "audit", "RECEIPT.json", &a.audit,
+      "spot-check a receipt that another person made and that has a hash of the activations: "
+      "recompute some of the activations. --challenge selects which. The other person then "
+      "writes a file with the inputs of these activations (--make-opening), and you pass "
+      "this file with --opening (docs/receipts.md)");
   table.text("judge", "URL", &a.judge,
              "request greedy output from another engine's server (OpenAI API) that runs this model "
              "file; report whether the output is correct, or which bug explains it");
@@ -144,7 +145,8 @@ OptionTable make_check_table(CheckArguments& a) {
       "activations always has an f32 KV cache");
   table.file(
       "tol", "FILE", &a.limits,
-      "--layer-diff: JSON file with error limits. They are for the run of the whole model, in which "
+      "--layer-diff: JSON file with error limits. They are for the run of the whole model, in "
+      "which "
       "errors of one layer reach the next, and replace the limits that llmcheck derives from this "
       "model's sensitivity to rounding (docs/tolerances.md)");
   table.text("p,prompt", "TEXT", &a.prompt, "prompt for --dump and --self");

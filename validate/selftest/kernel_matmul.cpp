@@ -21,7 +21,7 @@ constexpr std::size_t kMostTokens = 33;
 /// Larger batches, in which other tiles take the rest.
 constexpr std::size_t kLargeBatches[] = {49, 50, 51, 52, 53, 54, 507, 508, 509, 510, 511, 512};
 
-/// In f32, dequantized weights are multiplied by the code that stored ones of F32 check in batches of
+/// In f32, dequantized weights are multiplied by the code that stored ones of F32 check in batches
 /// every size: tiles of 8, 4, 2 and 1 tokens.
 constexpr std::size_t kDequantizedTokens[] = {1, 7, 18};
 
