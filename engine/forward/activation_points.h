@@ -130,19 +130,34 @@ inline constexpr std::array kTaps = [] {
        "", "", P::kPostNorms},
       {"ffn_inp", true, &H::d_model, kPlain, kSum, {"l_scaled", "attn_post"}, "", "",
        "residual sum with attn_out, or attn_post"},
-      {"ffn_norm", true, &H::d_model, kPlain, kNorm, {"ffn_inp"}, "ffn_norm.weight"},
+      {"ffn_norm", true, &H::d_model, kPlain, kNorm, {"ffn_inp"}, "ffn_norm.weight", "", "",
+       P::kOneFfnNorm},
       {"router", true, &S::n_experts, kPlain, kProduct, {"ffn_norm"}, "ffn_gate_inp.weight",
-       "ffn_gate_inp.bias", "", P::kExperts},
+       "ffn_gate_inp.bias", "", P::kExpertsOfOne},
+      {"router_norm", true, &H::d_model, kPlain, kNorm, {"ffn_inp"}, "ffn_gate_inp.scale", "", "",
+       P::kFfnNorms},
+      {"router", true, &S::n_experts, kPlain, kProduct, {"router_norm"}, "ffn_gate_inp.weight", "",
+       "matrix product with ffn_gate_inp.weight, divided by the root of d_model", P::kFfnNorms},
+      {"experts_norm", true, &H::d_model, kPlain, kNorm, {"ffn_inp"}, "pre_ffw_norm_2.weight", "",
+       "", P::kFfnNorms},
       {"gate", true, &S::ffn_width, kPlain, kProduct, {"ffn_norm", "router"}, "ffn_gate.weight",
-       "ffn_gate.bias"},
+       "ffn_gate.bias", "", P::kOneFfnNorm},
+      {"gate", true, &S::ffn_width, kPlain, kProduct, {"experts_norm", "router"},
+       "ffn_gate.weight", "", "", P::kFfnNorms},
       {"up", true, &S::ffn_width, kPlain, kProduct, {"ffn_norm", "router"}, "ffn_up.weight",
-       "ffn_up.bias"},
+       "ffn_up.bias", "", P::kOneFfnNorm},
+      {"up", true, &S::ffn_width, kPlain, kProduct, {"experts_norm", "router"}, "ffn_up.weight",
+       "", "", P::kFfnNorms},
       {"ffn_act", true, &S::ffn_width, kPlain, kActivation, {"gate", "up"}, "", "",
        "the activation of gate, times up"},
       {"ffn_out", true, ModelSize(&S::n_ffn_used, &H::d_model), kPlain, kProduct,
        {"ffn_act", "router"}, "ffn_down.weight", "ffn_down.bias"},
       {"ffn_mix", true, &H::d_model, kPlain, kMix, {"ffn_out", "router"}, "", "",
        "the experts' ffn_out by their weights", P::kExperts},
+      {"mix_norm", true, &H::d_model, kPlain, kNorm, {"ffn_mix"}, "post_ffw_norm_2.weight", "", "",
+       P::kFfnNorms},
+      {"ffn_norm", true, &H::d_model, kPlain, kNorm, {"ffn_inp"}, "ffn_norm.weight", "", "",
+       P::kFfnNorms},
       {"shared_gate", true, &S::d_shared, kPlain, kProduct, {"ffn_norm"}, "ffn_gate_shexp.weight",
        "", "", P::kSharedExpert},
       {"shared_up", true, &S::d_shared, kPlain, kProduct, {"ffn_norm"}, "ffn_up_shexp.weight", "",
@@ -152,9 +167,13 @@ inline constexpr std::array kTaps = [] {
       {"shared_out", true, &H::d_model, kPlain, kProduct, {"shared_act"}, "ffn_down_shexp.weight",
        "", "", P::kSharedExpert},
       {"shared_weight", true, ModelSize(), kPlain, kProduct, {"ffn_norm"},
-       "ffn_gate_inp_shexp.weight", "", "", P::kSharedExpert},
+       "ffn_gate_inp_shexp.weight", "", "", P::kSharedWeight},
       {"ffn_sum", true, &H::d_model, kPlain, kSharedSum, {"ffn_mix", "shared_out", "shared_weight"},
-       "", "", "ffn_mix plus shared_out times the sigmoid of shared_weight", P::kSharedExpert},
+       "", "", "ffn_mix plus shared_out times the sigmoid of shared_weight", P::kSharedWeight},
+      {"shared_norm", true, &H::d_model, kPlain, kNorm, {"shared_out"}, "post_ffw_norm_1.weight",
+       "", "", P::kFfnNorms},
+      {"ffn_sum", true, &H::d_model, kPlain, kSum, {"mix_norm", "shared_norm"}, "", "",
+       "mix_norm plus shared_norm", P::kFfnNorms},
       {"ffn_post", true, &H::d_model, kPlain, kNorm, {"ffn_sum"}, "post_ffw_norm.weight", "", "",
        P::kPostNorms},
       {"l_out", true, &H::d_model, kPlain, kSum, {"ffn_inp", "ffn_post"}, "", "",
@@ -199,7 +218,10 @@ class TapFlow {
   explicit TapFlow(std::vector<LayerPartSet> layers) : layers_(std::move(layers)) {}
   /// Layers of attention and of one feed-forward.
   TapFlow(std::size_t n_layers)
-      : layers_(n_layers, LayerPartSet().add(LayerPart::kAttention).add(LayerPart::kOwnKeys)) {}
+      : layers_(n_layers, LayerPartSet()
+                              .add(LayerPart::kAttention)
+                              .add(LayerPart::kOwnKeys)
+                              .add(LayerPart::kOneFfnNorm)) {}
   TapFlow(const HyperParameters& config) {
     for (const LayerSpec& layer : std::span(config.layers).first(config.n_layers)) {
       kv_layers_.push_back(static_cast<int>(layers_.size()));

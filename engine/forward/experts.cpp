@@ -66,11 +66,18 @@ void Experts::run(PassWorker& at, std::size_t layer, const FfnSpec& spec) {
     return all.subspan(expert * n, n);
   };
 
-  const InputRows normed =
-      at.norm_rows(w.ffn_norm.span(), {&w.ffn_gate_inp, &w.ffn_gate, &w.ffn_up, &w.ffn_gate_shexp,
-                                       &w.ffn_up_shexp, &w.ffn_gate_inp_shexp});
-  at.tap(layer, "ffn_norm", normed.f32, normed.features);
+  InputRows normed =
+      spec.own_norms
+          ? at.norm_rows(w.router_norm.span(), {&w.ffn_gate_inp})
+          : at.norm_rows(w.ffn_norm.span(), {&w.ffn_gate_inp, &w.ffn_gate, &w.ffn_up,
+                                             &w.ffn_gate_shexp, &w.ffn_up_shexp,
+                                             &w.ffn_gate_inp_shexp});
+  at.tap(layer, spec.own_norms ? "router_norm" : "ffn_norm", normed.f32, normed.features);
   choose(at, layer, spec, normed);
+  if (spec.own_norms) {
+    normed = at.norm_rows(w.experts_norm.span(), {&w.ffn_gate, &w.ffn_up});
+    at.tap(layer, "experts_norm", normed.f32, normed.features);
+  }
   const std::size_t n_slots = normed.n * spec.n_used;
 
   if (!gathered_.empty()) {
@@ -125,7 +132,7 @@ void Experts::run(PassWorker& at, std::size_t layer, const FfnSpec& spec) {
       x[i] += mixed_[t * d_model + i] * config_.residual_scale;
     at.lap(PassOp::kRouter);
   };
-  const bool adds_later = at.has_probe() || spec.d_shared > 0;
+  const bool adds_later = at.has_probe() || spec.d_shared > 0 || w.ffn_post_norm.size() > 0;
   at.run_tasks(normed.n, [&](std::size_t t) {
     float* const mixed = mixed_.data() + t * d_model;
     std::fill_n(mixed, d_model, 0.0F);
@@ -134,7 +141,21 @@ void Experts::run(PassWorker& at, std::size_t layer, const FfnSpec& spec) {
     if (!adds_later) add(t);
   });
   at.tap(layer, "ffn_mix", mixed_.data(), d_model);
+  const auto norm_mixed = [&](std::span<const float> weight, std::string_view name) {
+    at.run_tasks(normed.n, [&](std::size_t t) {
+      float* const mixed = mixed_.data() + t * d_model;
+      at.kernels().rms_norm(mixed, weight.data(), d_model, config_.norm_eps, mixed);
+      at.lap(PassOp::kNorm);
+    });
+    at.tap(layer, name, mixed_.data(), d_model);
+  };
+  if (spec.own_norms) {
+    norm_mixed(w.mix_norm.span(), "mix_norm");
+    normed = at.norm_rows(w.ffn_norm.span(), {&w.ffn_gate_shexp, &w.ffn_up_shexp});
+    at.tap(layer, "ffn_norm", normed.f32, normed.features);
+  }
   if (spec.d_shared > 0) shared_.run(at, layer, spec, normed, mixed_.data());
+  if (w.ffn_post_norm.size() > 0) norm_mixed(w.ffn_post_norm.span(), "ffn_post");
   if (adds_later) at.run_tasks(normed.n, add);
   at.tap_residual(layer, "l_out");
 }
@@ -146,6 +167,10 @@ void Experts::choose(PassWorker& at, std::size_t layer, const FfnSpec& spec,
   const RowTasks tasks = at.tasks_of(w, normed.n);
   at.run_tasks(tasks.size(), [&](std::size_t i) {
     at.product(PassOp::kRouter, w, bias, tasks[i], normed, router_.data());
+    if (config_.router_divisor == 1.0F) return;
+    for (std::size_t t = 0; t < normed.n; ++t)
+      for (std::size_t r = tasks[i].begin; r < tasks[i].end; ++r)
+        router_[t * spec.n_experts + r] /= config_.router_divisor;
   });
   at.tap(layer, "router", router_.data(), spec.n_experts);
   at.run_tasks(normed.n, [&](std::size_t t) {

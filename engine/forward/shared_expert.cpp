@@ -21,7 +21,8 @@ void SharedExpert::run(PassWorker& at, std::size_t layer, const FfnSpec& spec,
   const std::size_t d_shared = spec.d_shared;
   const std::size_t d_model = at.config().d_model;
   const RowTasks tasks = at.tasks_of(w.ffn_gate_shexp, normed.n);
-  const RowTasks of_weight = at.tasks_of(w.ffn_gate_inp_shexp, normed.n);
+  const std::size_t n_of_weight =
+      spec.own_norms ? 0 : at.tasks_of(w.ffn_gate_inp_shexp, normed.n).size();
   const auto activate_columns = [&](Worker::Range columns) {
     for (std::size_t t = 0; t < normed.n; ++t) {
       const std::size_t begin = t * d_shared + columns.begin;
@@ -30,9 +31,10 @@ void SharedExpert::run(PassWorker& at, std::size_t layer, const FfnSpec& spec,
     }
     at.lap(PassOp::kActivation);
   };
-  at.run_tasks(tasks.size() + of_weight.size(), [&](std::size_t i) {
+  at.run_tasks(tasks.size() + n_of_weight, [&](std::size_t i) {
     if (i >= tasks.size())
-      return at.product(PassOp::kRouter, w.ffn_gate_inp_shexp, of_weight[i - tasks.size()], normed,
+      return at.product(PassOp::kRouter, w.ffn_gate_inp_shexp,
+                        at.tasks_of(w.ffn_gate_inp_shexp, normed.n)[i - tasks.size()], normed,
                         weight_.data());
     at.product(PassOp::kGateUp, w.ffn_gate_shexp, tasks[i], normed, gate_.data());
     at.product(PassOp::kGateUp, w.ffn_up_shexp, tasks[i], normed, up_.data());
@@ -51,8 +53,21 @@ void SharedExpert::run(PassWorker& at, std::size_t layer, const FfnSpec& spec,
     at.product(PassOp::kFfnDown, w.ffn_down_shexp, of_down[i], active, out_.data());
   });
   at.tap(layer, "shared_out", out_.data(), d_model);
-  at.tap(layer, "shared_weight", weight_.data(), 1);
+  if (spec.own_norms) {
+    at.run_tasks(active.n, [&](std::size_t t) {
+      float* const out = out_.data() + t * d_model;
+      at.kernels().rms_norm(out, w.shared_norm.data(), d_model, at.config().norm_eps, out);
+      at.lap(PassOp::kNorm);
+    });
+    at.tap(layer, "shared_norm", out_.data(), d_model);
+  } else {
+    at.tap(layer, "shared_weight", weight_.data(), 1);
+  }
   at.run_tasks(active.n, [&](std::size_t t) {
+    if (spec.own_norms) {
+      for (std::size_t i = t * d_model; i < (t + 1) * d_model; ++i) mixed[i] += out_[i];
+      return at.lap(PassOp::kRouter);
+    }
     const float share = contract::activate(Activation::kSigmoid, weight_[t], 1.0F);
     at.kernels().axpy(share, out_.data() + t * d_model, d_model, mixed + t * d_model);
     at.lap(PassOp::kRouter);

@@ -51,8 +51,9 @@ constexpr std::array<std::string_view, 4> kScaleKeys = {"logit_scale", "residual
 // All positions of a token of text are equal, whatever the sections.
 constexpr std::array kSectionKeys = {std::string_view("rope.dimension_sections")};
 
-constexpr std::array<std::string_view, 3> kGemma4Keys = {
-    "final_logit_softcapping", "attention.shared_kv_layers", "embedding_length_per_layer_input"};
+constexpr std::array<std::string_view, 4> kGemma4Keys = {
+    "final_logit_softcapping", "attention.shared_kv_layers", "embedding_length_per_layer_input",
+    "expert_count"};
 
 constexpr std::array kRopeScalings = {
     RopeScaling{.type = "none"},
@@ -130,6 +131,22 @@ constexpr std::array kGemma4Roles = {
     RoleNeed{"rope_freqs.weight", Need::kRequired},
 };
 
+// The feed-forward beside the experts is the one that every row uses.
+constexpr std::array kGemma4MoeRoles = [] {
+  constexpr std::array kOfExperts = {
+      RoleNeed{"ffn_gate_inp.weight", Need::kRequired},
+      RoleNeed{"ffn_gate.weight", Need::kRequired, "ffn_gate_up_exps.weight", true},
+      RoleNeed{"ffn_up.weight", Need::kRequired, "ffn_gate_up_exps.weight", true},
+      RoleNeed{"ffn_down.weight", Need::kRequired, "ffn_down_exps.weight"},
+      RoleNeed{"ffn_gate_shexp.weight", Need::kRequired, "ffn_gate.weight"},
+      RoleNeed{"ffn_up_shexp.weight", Need::kRequired, "ffn_up.weight"},
+      RoleNeed{"ffn_down_shexp.weight", Need::kRequired, "ffn_down.weight"},
+  };
+  std::array<RoleNeed, kGemma4Roles.size() + kOfExperts.size()> roles;
+  std::ranges::copy(kOfExperts, std::ranges::copy(kGemma4Roles, roles.begin()).out);
+  return roles;
+}();
+
 constexpr std::array kQwen35Roles = {
     RoleNeed{"attn_q.weight", Need::kRequired, "attn_q.weight", true},
     RoleNeed{"attn_q_gate.weight", Need::kRequired, "attn_q.weight", true},
@@ -157,6 +174,29 @@ constexpr std::array kQwen3NextRoles = [] {
   roles[roles.size() - 1] = {"ssm_alpha.weight", Need::kRequired, "ssm_ba.weight", true};
   return roles;
 }();
+
+// modeling_gemma4.py, the text model; keys as in llama.cpp's src/models/gemma4.cpp.
+constexpr Architecture gemma4(bool with_experts) {
+  Architecture row{.name = "gemma4",
+                   .rope_pairs = RopePairs::kHalves,
+                   .activation = Activation::kGeGluTanh,
+                   .rope_theta = 1000000.0F,
+                   .window_rope_theta = 10000.0F,
+                   .scales_embedding = true,
+                   .attention_scale = 1,
+                   .has_value_norm = true,
+                   .values_may_be_keys = true,
+                   .window_period = 6,
+                   .rope_scalings = kRopeScalings,
+                   .computed_keys = kGemma4Keys,
+                   .roles = kGemma4Roles};
+  if (!with_experts) return row;
+  row.keys.d_ff = "expert_feed_forward_length";
+  row.keys.d_shared = "feed_forward_length";
+  row.has_experts = row.has_shared_expert = row.has_ffn_norms = true;
+  row.roles = kGemma4MoeRoles;
+  return row;
+}
 
 // Facts from transformers' modeling_llama.py, modeling_qwen2.py and modeling_qwen3.py;
 // modeling_mistral.py is the first with a sliding window.
@@ -249,20 +289,8 @@ constexpr std::array kArchitectures = {
                  .rope_scalings = kRopeScalings,
                  .width_scaled_n_layers = 62,
                  .roles = kGemma3Roles},
-    // modeling_gemma4.py, the text model; keys as in llama.cpp's src/models/gemma4.cpp.
-    Architecture{.name = "gemma4",
-                 .rope_pairs = RopePairs::kHalves,
-                 .activation = Activation::kGeGluTanh,
-                 .rope_theta = 1000000.0F,
-                 .window_rope_theta = 10000.0F,
-                 .scales_embedding = true,
-                 .attention_scale = 1,
-                 .has_value_norm = true,
-                 .values_may_be_keys = true,
-                 .window_period = 6,
-                 .rope_scalings = kRopeScalings,
-                 .computed_keys = kGemma4Keys,
-                 .roles = kGemma4Roles},
+    gemma4(false),
+    gemma4(true),
 };
 
 /// The number or boolean that `value` holds; nothing for texts and arrays.
@@ -291,9 +319,11 @@ std::string Architecture::key(std::string_view suffix) const {
 
 std::span<const Architecture> all_architectures() { return kArchitectures; }
 
-const Architecture* find_architecture(std::string_view name) {
-  const auto* found = std::ranges::find(kArchitectures, name, &Architecture::name);
-  return found == kArchitectures.end() ? nullptr : found;
+const Architecture* find_architecture(std::string_view name, bool with_experts) {
+  const Architecture* found = nullptr;
+  for (const Architecture& row : kArchitectures)
+    if (row.name == name && (found == nullptr || row.has_experts == with_experts)) found = &row;
+  return found;
 }
 
 Result<const GgufTensor*> require_tensor(const GgufFile& gguf, const Architecture& architecture,

@@ -89,7 +89,7 @@ struct RoleNeed {
   /// after the other in the order of the architecture's rows.
   std::string_view in_file = {};
   /// The heads of that tensor's roles are interleaved; of a DeltaNet's gates, one row for each
-  /// value head, the rows of each key head.
+  /// value head, the rows of each key head; of experts, the rows of each.
   bool by_head = false;
 };
 
@@ -122,6 +122,7 @@ struct Architecture {
   bool values_may_be_keys = false;  ///< AttentionSpec::v_is_k, in layers without attn_v
   bool has_experts = false;         ///< feed-forwards are mixtures of experts
   bool has_shared_expert = false;   ///< FfnSpec::d_shared
+  bool has_ffn_norms = false;       ///< FfnSpec::own_norms
   /// All but the last of so many layers have the file's attention.sliding_window; 1: every layer
   /// has it; 0: none, and a file with one is refused.
   std::size_t window_period = 0;
@@ -139,8 +140,8 @@ struct Architecture {
 };
 
 std::span<const Architecture> all_architectures();
-/// The row of that name, or nullptr.
-const Architecture* find_architecture(std::string_view name);
+/// The row of that name, or nullptr. Of two rows, one is of models with experts.
+const Architecture* find_architecture(std::string_view name, bool with_experts = false);
 
 /// Errors: kUnsupported, naming key, value and rule, for a key that asks for
 /// something that is not computed here.

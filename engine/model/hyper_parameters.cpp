@@ -101,11 +101,14 @@ Result<HyperParameters> Reader::run() {
 Status Reader::read_architecture() {
   constexpr std::string_view kKey = "general.architecture";
   LLM_TRY(const std::string_view found, gguf_.get_string(kKey));
-  config_.architecture = find_architecture(found);
+  const std::string experts_key = fmt::format("{}.{}", found, HyperParameterKeys().n_experts);
+  LLM_TRY(const std::uint64_t n_experts, gguf_.get_unsigned_or(experts_key, 0));
+  config_.architecture = find_architecture(found, n_experts > 0);
   if (config_.architecture != nullptr) return Ok{};
   std::string known;
   for (const Architecture& architecture : all_architectures())
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", architecture.name);
+    if (!known.ends_with(architecture.name))
+      known += fmt::format("{}{}", known.empty() ? "" : ", ", architecture.name);
   return unsupported(kKey, fmt::format("found {}, need one of: {}", quoted(found), known));
 }
 
@@ -315,7 +318,10 @@ Status Reader::read_experts() {
     layer.ffns[0].n_experts = n_experts;
     layer.ffns[0].n_used = n_used;
     layer.ffns[0].d_shared = d_shared;
+    layer.ffns[0].own_norms = config_.architecture->has_ffn_norms;
   }
+  if (config_.architecture->has_ffn_norms)
+    config_.router_divisor = static_cast<float>(std::sqrt(static_cast<double>(config_.d_model)));
   return Ok{};
 }
 

@@ -44,6 +44,7 @@ struct HyperParameters {
   float embedding_scale = 1.0F;        ///< rows of the embedding are multiplied by it
   float residual_scale = 1.0F;         ///< the same for what a layer adds to the residual stream
   float logit_divisor = 1.0F;          ///< logits are divided by it
+  float router_divisor = 1.0F;         ///< and the router's
   float logit_cap = 0;                 ///< then their magnitudes stay below it; 0: no cap
   std::size_t d_inputs = 0;            ///< LayerSpec::d_input of all layers of the file
   std::uint64_t pooling_type = 0;      ///< of embeddings, as the file says; no logit depends on it

@@ -58,6 +58,9 @@ struct FfnSpec {
   std::size_t n_experts = 0;  ///< expert_count; 0: no experts
   std::size_t n_used = 0;     ///< expert_used_count: experts per row
   std::size_t d_shared = 0;   ///< width of an expert that every row uses; 0: there is none
+  /// The router, the experts and the shared expert read norms of their own of the residual stream,
+  /// and what the experts and the shared one give is normed before it is added.
+  bool own_norms = false;
   Activation activation = Activation::kSwiGlu;
 
   /// Number of feed-forwards, and how many of them a row uses.
@@ -78,6 +81,10 @@ enum class LayerPart {
   kPostNorms,     ///< LayerSpec::has_post_norms
   kExperts,       ///< a feed-forward is a mixture of experts
   kSharedExpert,  ///< FfnSpec::d_shared
+  kSharedWeight,  ///< and its output is multiplied by the sigmoid of a product
+  kOneFfnNorm,    ///< the feed-forward, or all of the mixture, reads one norm
+  kExpertsOfOne,  ///< kExperts with kOneFfnNorm
+  kFfnNorms,      ///< FfnSpec::own_norms
   kNextToken,     ///< LayerSpec::reads_next_token
   kLayerInput,    ///< LayerSpec::d_input
   kOutputScale,   ///< LayerSpec::has_output_scale
@@ -126,6 +133,10 @@ struct LayerSpec {
         .add(LayerPart::kPostNorms, has_post_norms)
         .add(LayerPart::kExperts, n_experts() > 0)
         .add(LayerPart::kSharedExpert, d_shared() > 0)
+        .add(LayerPart::kSharedWeight, d_shared() > 0 && !own_norms())
+        .add(LayerPart::kOneFfnNorm, !own_norms())
+        .add(LayerPart::kExpertsOfOne, n_experts() > 0 && !own_norms())
+        .add(LayerPart::kFfnNorms, own_norms())
         .add(LayerPart::kNextToken, reads_next_token)
         .add(LayerPart::kLayerInput, d_input > 0)
         .add(LayerPart::kOutputScale, has_output_scale);
@@ -152,6 +163,7 @@ struct LayerSpec {
   std::size_t window() const { return attention() == nullptr ? 0 : attention()->window; }
   std::size_t d_ff() const { return ffns.empty() ? 0 : ffns[0].d_ff; }
   std::size_t d_shared() const { return ffns.empty() ? 0 : ffns[0].d_shared; }
+  bool own_norms() const { return !ffns.empty() && ffns[0].own_norms; }
   std::size_t n_experts() const { return ffns.empty() ? 0 : ffns[0].n_experts; }
   std::size_t n_ffn() const { return ffns.empty() ? 0 : ffns[0].n(); }
   std::size_t n_ffn_used() const { return ffns.empty() ? 0 : ffns[0].n_of_row(); }

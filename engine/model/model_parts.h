@@ -35,6 +35,8 @@ struct LayerParts {
   Matrix ssm_out;             ///< (d_model, n_v_heads * v_dim)
   Vector attn_post_norm;      ///< (d_model): post_attention_norm.weight
   Vector ffn_norm;            ///< (d_model)
+  Vector router_norm;         ///< (d_model): ffn_gate_inp.scale
+  Vector experts_norm;        ///< (d_model): pre_ffw_norm_2.weight
   Matrix ffn_gate_inp;        ///< (n_experts, d_model): the router
   Vector ffn_gate_inp_bias;   ///< (n_experts)
   Matrix ffn_gate;            ///< (n_ffn * d_ff, d_model): one expert after the other
@@ -47,6 +49,8 @@ struct LayerParts {
   Matrix ffn_up_shexp;        ///< (d_shared, d_model)
   Matrix ffn_down_shexp;      ///< (d_model, d_shared)
   Matrix ffn_gate_inp_shexp;  ///< (1, d_model): its weight
+  Vector mix_norm;            ///< (d_model): post_ffw_norm_2.weight, of the experts' sum
+  Vector shared_norm;         ///< (d_model): post_ffw_norm_1.weight, of the shared expert
   Vector ffn_post_norm;       ///< (d_model): post_ffw_norm.weight
   Matrix inp_gate;            ///< (d_input, d_model): of the layer's own inputs
   Matrix inp_proj;            ///< (d_model, d_input)

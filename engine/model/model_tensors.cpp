@@ -159,7 +159,7 @@ Result<TensorView> bind(const GgufFile& gguf, const HyperParameters& config, con
   if (const RowsInTensor rows = rows_in_tensor(config, role, layer);
       role.is_matrix() && rows.all > role.rows.of(config, layer)) {
     const std::size_t stride = view.data.size() / view.n_rows;
-    view.n_rows = role.rows.of(config, layer);
+    view.n_rows = role.rows.of(config, layer) * role.stack.of(config, layer);
     if (role_in(*config.architecture, role).by_head) return view;  // file_row() finds them
     view.first_row = rows.first;
     view.data = view.data.subspan(rows.first * stride, view.n_rows * stride);

@@ -209,12 +209,17 @@ inline constexpr std::array kTensorRoles = [] {
       TensorRole("post_attention_norm.weight", kAbsent, &H::d_model, &L::attn_post_norm,
                  &LW::attn_post_norm),
       TensorRole("ffn_norm.weight", kRequired, &H::d_model, &L::ffn_norm, &LW::ffn_norm),
+      TensorRole("ffn_gate_inp.scale", kRequired, &H::d_model, &L::router_norm, &LW::router_norm)
+          .of(kFfnNorms),
       TensorRole("ffn_gate_inp.weight", kAbsent, &S::n_experts, &H::d_model, &L::ffn_gate_inp,
                  &LW::ffn_gate_inp)
           .of(kExperts),
       TensorRole("ffn_gate_inp.bias", kAbsent, &S::n_experts, &L::ffn_gate_inp_bias,
                  &LW::ffn_gate_inp_bias)
           .of(kExperts),
+      TensorRole("pre_ffw_norm_2.weight", kRequired, &H::d_model, &L::experts_norm,
+                 &LW::experts_norm)
+          .of(kFfnNorms),
       TensorRole("ffn_gate.weight", kRequired, &S::d_ff, &H::d_model, &L::ffn_gate, &LW::ffn_gate,
                  kPlain, &S::n_ffn),
       TensorRole("ffn_up.weight", kRequired, &S::d_ff, &H::d_model, &L::ffn_up, &LW::ffn_up, kPlain,
@@ -238,7 +243,12 @@ inline constexpr std::array kTensorRoles = [] {
           .of(kSharedExpert),
       TensorRole("ffn_gate_inp_shexp.weight", kRequired, ModelSize(), &H::d_model,
                  &L::ffn_gate_inp_shexp, &LW::ffn_gate_inp_shexp)
-          .of(kSharedExpert),
+          .of(kSharedWeight),
+      TensorRole("post_ffw_norm_2.weight", kRequired, &H::d_model, &L::mix_norm, &LW::mix_norm)
+          .of(kFfnNorms),
+      TensorRole("post_ffw_norm_1.weight", kRequired, &H::d_model, &L::shared_norm,
+                 &LW::shared_norm)
+          .of(kFfnNorms),
       TensorRole("post_ffw_norm.weight", kAbsent, &H::d_model, &L::ffn_post_norm,
                  &LW::ffn_post_norm),
       TensorRole("inp_gate.weight", kRequired, &S::n_input, &H::d_model, &L::inp_gate,
@@ -330,7 +340,9 @@ inline std::size_t file_row(const HyperParameters& config, const TensorRole& rol
   if (!is_reordered(config, role)) return packed;
   const LayerSpec& spec = config.layers[static_cast<std::size_t>(layer)];
   const DeltaNetSpec* const delta = spec.delta_net();
-  const std::size_t head_dim = delta != nullptr ? delta->heads_per_k() : spec.head_dim();
+  const std::size_t head_dim = role.stack.of(config, layer) > 1 ? role.rows.of(config, layer)
+                               : delta != nullptr               ? delta->heads_per_k()
+                                                                : spec.head_dim();
   std::size_t dim = packed % head_dim;
   std::size_t head = packed / head_dim;
   if (role.order == RowOrder::kRopeHeads) {

@@ -262,7 +262,8 @@ std::vector<std::int32_t> TinyGguf::kinds() {
 std::vector<std::string> TinyGguf::architectures() {
   std::vector<std::string> names;
   for (const Architecture& architecture : all_architectures())
-    names.emplace_back(architecture.name);
+    if (names.empty() || names.back() != architecture.name)  // not also the row with experts
+      names.emplace_back(architecture.name);
   return names;
 }
 

@@ -35,6 +35,14 @@ constexpr SyntheticFamily kGemma4Small = {.architecture = "gemma4",
                                           .window_head_dim = 32,
                                           .n_shared = 3,
                                           .d_input = 32};
+constexpr SyntheticFamily kGemma4MoeSmall = {.architecture = "gemma4",
+                                             .rope_theta = 1000000.0F,
+                                             .norm_eps = 1e-6F,
+                                             .window = 24,
+                                             .n_experts = 10,
+                                             .n_experts_used = 6,
+                                             .d_shared = 160,
+                                             .window_head_dim = 32};
 constexpr std::size_t kGemma4Period = 3;
 constexpr SyntheticFamily kPhi3 = {.architecture = "phi3", .window = 2047};
 constexpr SyntheticFamily kPhi3Small = {.architecture = "phi3", .window = 24};
@@ -88,6 +96,7 @@ constexpr std::array kShapes = {
     SyntheticShape{"qwen3moe-small", 128, 96, 3, 4, 1, 48, 515, 512, false, qwen3moe(10, 6)},
     SyntheticShape{"gemma3-small", 128, 384, 7, 4, 1, 48, 515, 512, true, kGemma3Small},
     SyntheticShape{"gemma4-small", 128, 384, 9, 4, 1, 48, 515, 512, true, kGemma4Small},
+    SyntheticShape{"gemma4moe-small", 128, 96, 6, 4, 1, 48, 515, 512, true, kGemma4MoeSmall},
     SyntheticShape{"gpt-oss-20b-4l", 2880, 2880, 4, 64, 8, 64, 201088, 131072, false,
                    gpt_oss(32, 4, 128)},
     SyntheticShape{"gpt-oss-small", 128, 96, 3, 4, 1, 48, 515, 512, false, gpt_oss(10, 6, 24)},
@@ -175,7 +184,7 @@ void be_gemma4(const SyntheticFamily& family, HyperParameters& config, std::size
 
 HyperParameters hyper_parameters(const SyntheticShape& s) {
   HyperParameters config;
-  config.architecture = find_architecture(s.family.architecture);
+  config.architecture = find_architecture(s.family.architecture, s.family.n_experts > 0);
   config.n_layers = s.n_layers;
   config.d_model = s.d_model;
   config.n_vocab = s.n_vocab;
@@ -188,7 +197,8 @@ HyperParameters hyper_parameters(const SyntheticShape& s) {
       .ffns = {{.d_ff = s.d_ff,
                 .n_experts = s.family.n_experts,
                 .n_used = s.family.n_experts_used,
-                .d_shared = s.family.d_shared}}};
+                .d_shared = s.family.d_shared,
+                .own_norms = config.architecture->has_ffn_norms}}};
   config.layers.assign(config.n_layers, layer);
   const std::size_t period = config.architecture->full_attention_period;
   for (std::size_t i = 0; i < config.n_layers; ++i) {

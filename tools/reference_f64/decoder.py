@@ -200,6 +200,26 @@ def mixture(step: Step, normed: np.ndarray) -> np.ndarray:
     return step.tap("ffn_sum", mixed + step.ops.gated(out, weight))
 
 
+def beside_experts(step: Step, x: np.ndarray) -> np.ndarray:
+    """A mixture, and a feed-forward of every token, with a norm before and after each; the router has one of its own. Reads x before
+    any norm."""
+    n, used = step.n, step.hp.n_experts_used
+    scaled = step.tap("router_norm", step.ops.norm(x, f"blk.{step.layer}.ffn_gate_inp.scale"))
+    router = step.product("ffn_gate_inp", scaled) / float(np.float32(np.sqrt(step.hp.d_model)))
+    chosen, weights = step.ops.route(step.tap("router", router))
+    normed = step.tap("experts_norm", step.norm("pre_ffw_norm_2", x))
+    both = step.of_experts("ffn_gate_up_exps", np.repeat(normed[:, None], used, axis=1), chosen)
+    gate, up = (step.tap(name, part.reshape(n, -1)) for name, part in zip(("gate", "up"), np.split(both, 2, axis=-1), strict=True))
+    act = step.tap("ffn_act", step.ops.activated(gate, up)).reshape(n, used, -1)
+    out = step.tap("ffn_out", step.of_experts("ffn_down_exps", act, chosen).reshape(n, -1))
+    mixed = step.tap("ffn_mix", np.einsum("te,ted->td", weights, out.reshape(n, used, -1)))
+    mixed = step.tap("mix_norm", step.norm("post_ffw_norm_2", mixed))
+    normed = step.tap("ffn_norm", step.norm("ffn_norm", x))
+    gate, up = (step.tap(f"shared_{name}", step.product(f"ffn_{name}", normed)) for name in ("gate", "up"))
+    out = step.tap("shared_out", step.product("ffn_down", step.tap("shared_act", step.ops.activated(gate, up))))
+    return step.tap("ffn_sum", mixed + step.tap("shared_norm", step.norm("post_ffw_norm_1", out)))
+
+
 Block = Callable[[Step, np.ndarray], np.ndarray]
 
 
@@ -218,7 +238,7 @@ class Layer:
         if step.family.post_norms:
             out = step.tap("attn_post", step.norm("post_attention_norm", out))
         x = step.tap("ffn_inp", x + added(out))
-        normed = step.tap("ffn_norm", step.norm(step.family.ffn_norm, x))
+        normed = x if step.family.beside else step.tap("ffn_norm", step.norm(step.family.ffn_norm, x))
         out, *others = (of(step, normed) for of in self.feed_forwards)
         for other in others:
             out = step.ops.passed_on(out + other)
@@ -235,7 +255,8 @@ class Layer:
 
 
 def layers_of(hp: HParams, family: Family) -> list[Layer]:
-    return [Layer(delta_net if hp.is_recurrent(layer) else attention, (mixture if family.experts else feed_forward,))
+    of_layer = beside_experts if family.beside else mixture if family.experts else feed_forward
+    return [Layer(delta_net if hp.is_recurrent(layer) else attention, (of_layer,))
             for layer in range(hp.n_layers)]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 
-from hparams import FAMILIES, Family, Reader, UnsupportedModel, layer_shapes
+from hparams import Family, Reader, UnsupportedModel, family_of, layer_shapes
 
 UNSCALED = ("token_embd.weight", "ffn_gate_inp.weight", "ssm_conv1d.weight")  # of more dims than one
 BLOCK_BYTES = 16 << 20  # of f64, of the rows of a matrix that a product has in memory at once
@@ -170,7 +170,7 @@ class GgufModel:
 
     @property
     def family(self) -> Family:
-        return FAMILIES[self.architecture]
+        return family_of(self.architecture, self.hparams.n_experts)
 
     def rope_divisors(self, context: int | None = None) -> np.ndarray | None:
         """What divides the frequency of each pair. LongRoPE has other divisors for a run of more than the original

@@ -108,6 +108,8 @@ class Hooks:
     def _hook_rest(self, index: int, block, outputs: list, inputs: list) -> None:
         """Of the feed-forward."""
         mlp = block.mlp
+        if hasattr(block, "router"):
+            return self._hook_beside(index, block, outputs, inputs)
         if hasattr(mlp, "experts"):
             if hasattr(mlp, "shared_expert"):
                 shared = mlp.shared_expert
@@ -127,6 +129,20 @@ class Hooks:
                 self._hook_parts(index, mlp.gate_up_proj, ("gate", "up"), (mlp.down_proj.in_features,) * 2)
             else:
                 outputs += [(mlp.gate_proj, "gate"), (mlp.up_proj, "up")]
+
+    def _hook_beside(self, index: int, block, outputs: list, inputs: list) -> None:
+        """Of a Gemma 4 with experts, which get no batch dimension."""
+        mlp, router = block.mlp, block.router
+        outputs += [(mlp.gate_proj, "shared_gate"), (mlp.up_proj, "shared_up"), (mlp.down_proj, "shared_out"),
+                    (block.post_feedforward_layernorm_1, "shared_norm"), (block.post_feedforward_layernorm_2, "mix_norm")]
+        inputs += [(mlp.down_proj, "shared_act"), (block.post_feedforward_layernorm_2, "ffn_mix"),
+                   (block.post_feedforward_layernorm, "ffn_sum")]
+        for module, tap in ((router.norm, "router_norm"), (router.proj, "router"), (block.pre_feedforward_layernorm_2, "experts_norm")):
+            scale = router.scale.detach() if tap == "router_norm" else 1
+            module.register_forward_hook(
+                lambda _m, _i, out, tap=tap, scale=scale: self._dump.layer(index, tap, (out * scale).numpy()))
+        block.experts.register_forward_hook(
+            lambda experts, args, _out: self._tap_experts(index, experts, *args, scale=router.per_expert_scale))
 
     def _hook_all(self, index: int, block, outputs: list, inputs: list) -> None:
         for module, tap in outputs:
@@ -174,7 +190,8 @@ class Hooks:
     def _put(self, layer: int, tap: str, value: torch.Tensor | tuple[torch.Tensor, ...]) -> None:
         self._dump.layer(layer, tap, (value[0] if isinstance(value, tuple) else value)[0].numpy())
 
-    def _tap_experts(self, layer: int, experts, hidden: torch.Tensor, chosen: torch.Tensor, _weights: torch.Tensor) -> None:
+    def _tap_experts(self, layer: int, experts, hidden: torch.Tensor, chosen: torch.Tensor, _weights: torch.Tensor,
+                     scale: torch.Tensor | None = None) -> None:
         """What the experts that the router chose compute, again: the class keeps none of it."""
         chosen = chosen.sort(dim=-1).values
         compute = gpt_oss_expert if hasattr(experts, "down_proj_bias") else qwen3_expert
@@ -183,6 +200,8 @@ class Hooks:
             for tap, value in zip(EXPERT_TAPS, zip(*(compute(experts, expert, row) for expert in ids)), strict=True):
                 found[tap].append(torch.cat(value))
         for tap, rows in found.items():
+            if tap == "ffn_out" and scale is not None:
+                rows = [(row.unflatten(0, (len(ids), -1)) * scale[ids, None]).flatten() for row, ids in zip(rows, chosen, strict=True)]
             self._dump.layer(layer, tap, torch.stack(rows).numpy())
 
     def _put_halves(self, layer: int, out: torch.Tensor, head_dim: int) -> None:

@@ -6,7 +6,7 @@ part of a file.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -48,6 +48,7 @@ class Family:
     sinks: bool = False  # each head has a score of no key
     experts: bool = False  # the feed-forward is a mixture of some of many
     shared_expert: bool = False  # and of one more that every token goes through, times a sigmoid
+    beside: bool = False  # and of one more, each with norms before and after it; the router has a norm, too
     scales: bool = False  # the file has those of the embedding, scores, residuals and logits
     wide_layers: int = 0  # a model of so many layers scales scores by the root of d_model / n_heads, not of head_dim
     fused: dict[str, tuple[str, ...]] = field(default_factory=dict)  # tensors whose rows are those of several, in turn
@@ -72,6 +73,14 @@ FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("
             "granite": Family("interleaved", scales=True),
             "phi3": Family("half", window_period=1, long_rope=True, fused={"attn_qkv": ("attn_q", "attn_k", "attn_v"),
                                                                            "ffn_up": ("ffn_gate", "ffn_up")})}
+
+
+# A name's models with experts, where it has others.
+WITH_EXPERTS = {"gemma4": replace(FAMILIES["gemma4"], experts=True, beside=True, fused={"ffn_gate_up_exps": ("ffn_gate_exps", "ffn_up_exps")})}
+
+
+def family_of(arch: str, n_experts: int) -> Family:
+    return WITH_EXPERTS[arch] if arch in WITH_EXPERTS and n_experts else FAMILIES[arch]
 
 
 @dataclass(frozen=True)
@@ -120,6 +129,7 @@ class HParams:
     n_experts: int  # 0: the feed-forward is no mixture
     n_experts_used: int  # by a token
     d_shared: int  # of the expert that every token goes through; 0: there is none
+    d_beside: int  # of the feed-forward beside the experts; 0: there is none
     attention_scale: float  # scores are multiplied by it
     embedding_scale: float  # and a row of the embedding by this
     residual_scale: float  # and what attention and feed-forward add
@@ -178,10 +188,15 @@ def layer_shapes(hp: HParams, family: Family, layer: int) -> dict[str, tuple[int
     if hp.d_shared:
         ffn |= {"ffn_gate_shexp": (hp.d_shared, hp.d_model), "ffn_up_shexp": (hp.d_shared, hp.d_model),
                 "ffn_down_shexp": (hp.d_model, hp.d_shared), "ffn_gate_inp_shexp": (hp.d_model,)}
+    beside = {}
+    if hp.d_beside:
+        ffn |= {"ffn_gate": (hp.d_beside, hp.d_model), "ffn_up": (hp.d_beside, hp.d_model), "ffn_down": (hp.d_model, hp.d_beside)}
+        beside = {"ffn_gate_inp.scale": (hp.d_model,)} | {f"{name}.weight": (hp.d_model,) for name in (
+            "pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2")}
     matrices |= ffn
     for whole, parts in family.fused.items():
         if shapes := [matrices.pop(part) for part in parts if part in matrices]:
-            matrices[whole] = (sum(rows for rows, _ in shapes), shapes[0][1])
+            matrices[whole] = (*shapes[0][:-2], sum(shape[-2] for shape in shapes), shapes[0][-1])
     vectors = {"attn_norm": (hp.d_model,), family.ffn_norm: (hp.d_model,)}
     if family.head_norm and not recurrent:
         vectors |= {"attn_q_norm": (head_dim,), "attn_k_norm": (head_dim,)}
@@ -198,7 +213,7 @@ def layer_shapes(hp: HParams, family: Family, layer: int) -> dict[str, tuple[int
         vectors |= {"post_attention_norm": (hp.d_model,), "post_ffw_norm": (hp.d_model,)}
     if family.sinks:
         vectors["attn_sinks"] = (hp.n_heads,)
-    return (recurrent | {f"{name}.weight": shape for name, shape in (matrices | vectors).items()}
+    return (recurrent | beside | {f"{name}.weight": shape for name, shape in (matrices | vectors).items()}
             | {f"{name}.bias": matrices[name][:-1] for name in family.biases})
 
 
@@ -220,7 +235,7 @@ class Reader:
         self.arch = value("general.architecture", None)
         if self.arch not in FAMILIES:
             raise UnsupportedModel(f"architecture {self.arch!r}, only {', '.join(FAMILIES)} are modelled")
-        self.family = FAMILIES[self.arch]
+        self.family = family_of(self.arch, self._value(f"{self.arch}.expert_count", 0))
 
     def _number(self, key: str, default=None):
         """A metadata number of the architecture; a per-layer array is accepted if all its entries agree."""
@@ -295,6 +310,7 @@ class Reader:
             n_experts=number("expert_count") if family.experts else 0,
             n_experts_used=number("expert_used_count") if family.experts else 0,
             d_shared=number("expert_shared_feed_forward_length") if family.shared_expert else 0,
+            d_beside=number("feed_forward_length") if family.beside else 0,
             attention_scale=self._scale("attention.scale", family.attention_scale or (d_model / n_heads if wide else head_dim) ** -0.5),
             embedding_scale=self._scale("embedding_scale", float(np.float32(np.sqrt(d_model))) if family.scaled_embedding else 1.0),
             residual_scale=self._scale("residual_scale", 1.0),

@@ -59,7 +59,8 @@ LintContext::LintContext(OpenGguf open, std::string path)
       tokens_(read_tokens(gguf_)) {}
 
 const Architecture* LintContext::architecture() const {
-  return find_architecture(text("general.architecture"));
+  const auto n_experts = gguf_.get_unsigned_or(key(HyperParameterKeys().n_experts), 0);
+  return find_architecture(text("general.architecture"), n_experts.ok() && *n_experts > 0);
 }
 
 std::string LintContext::key(std::string_view suffix) const {

@@ -60,6 +60,7 @@ class Interpreter {
                                 std::span<const float> router) const;
   /// What they are divided by.
   float divisor(const Tap& tap) const {
+    if (tap.name == "router") return model_.config().router_divisor;
     return tap.name == "logits" ? model_.config().logit_divisor : 1.0F;
   }
   /// The cap of their magnitudes; 0: none.

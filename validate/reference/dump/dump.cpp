@@ -69,6 +69,11 @@ TapFlow Dump::flow() const {
     layers[i].add(LayerPart::kOwnKeys,
                   !layers[i].has(LayerPart::kDeltaNet) && (has(layer, "k") || !has(layer, "q")));
     layers[i].add(LayerPart::kAttention, !layers[i].has(LayerPart::kDeltaNet));
+    const bool has_ffn_norms = has(layer, "router_norm");
+    layers[i].add(LayerPart::kFfnNorms, has_ffn_norms);
+    layers[i].add(LayerPart::kOneFfnNorm, !has_ffn_norms);
+    layers[i].add(LayerPart::kExperts, has(layer, "router"));
+    layers[i].add(LayerPart::kExpertsOfOne, !has_ffn_norms && has(layer, "router"));
   }
   return TapFlow(std::move(layers));
 }
