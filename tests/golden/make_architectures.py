@@ -34,6 +34,9 @@ SHAPES = (
     replace(TINY, name="gemma4-shared", family="gemma4", n_layers=5, tied=True, n_kv_heads=1, head_dim=14, vocab=380, window=4,
             partial_rotary=0.5, gemma4={"layer_types": [WINDOW, WINDOW, FULL, WINDOW, FULL], "global_head_dim": 20, "num_kv_shared_layers": 2,
                                         "use_double_wide_mlp": True, "hidden_size_per_layer_input": 6}),
+    replace(TINY, name="gemma4moe", family="gemma4", d_model=32, n_layers=6, tied=True, n_kv_heads=2, head_dim=14, vocab=380, window=4,
+            partial_rotary=0.25, gemma4=GEMMA4_31B | {"global_head_dim": 22, "num_global_key_value_heads": 1, "enable_moe_block": True,
+                                                      "num_experts": 10, "top_k_experts": 3, "moe_intermediate_size": 16}),
     replace(TINY, name="qwen2", family="qwen2", tied=True, head_dim=6),  # transformers has no head_dim for Qwen2
     replace(TINY, name="qwen3", family="qwen3", n_kv_heads=1, head_dim=14),
     replace(TINY, name="qwen3moe", family="qwen3_moe", d_model=32, n_kv_heads=1, head_dim=14, d_ff=16, n_experts=10,

@@ -161,6 +161,12 @@ FAMILY_SHAPES = (
           gemma4=GEMMA4_E2B | {"global_head_dim": 80, "hidden_size_per_layer_input": 32}),
     Shape("gemma4-mha32", 128, 5, 4, 4, 32, 256, 1000, eps=1e-6, theta=1e6, family="gemma4", window=16, partial_rotary=0.25,
           gemma4={"layer_types": [WINDOW] * 4 + [FULL], "hidden_size_per_layer_input": 0, "global_head_dim": 48}),
+    Shape("gemma4-a4b-gqa32-2-of-8", 256, 6, 4, 2, 32, 512, 700, tied=True, eps=1e-6, theta=1e6, family="gemma4", window=24,
+          partial_rotary=0.25, gemma4=GEMMA4_31B | {"global_head_dim": 64, "num_global_key_value_heads": 1, "enable_moe_block": True,
+                                                    "num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 256}),
+    Shape("gemma4-a4b-mqa48-6-of-10", 192, 6, 4, 1, 48, 416, 645, tied=True, eps=1e-6, theta=1e6, family="gemma4", window=5,
+          partial_rotary=0.25, gemma4=GEMMA4_31B | {"global_head_dim": 80, "num_global_key_value_heads": 1, "enable_moe_block": True,
+                                                    "num_experts": 10, "top_k_experts": 6, "moe_intermediate_size": 96}),
 )
 FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100")
 FAMILY_TYPES = ("F16", "Q8_0", "Q4_K_M")

@@ -38,7 +38,7 @@ def biases(state: State, rng: torch.Generator) -> None:
         for pattern, size in sizes.items():
             if re.search(pattern, name):
                 value.copy_(size * torch.randn(value.shape, generator=rng))
-    for value in _matching(state, "layer_scalar"):
+    for value in _matching(state, r"layer_scalar|router\.scale|per_expert_scale"):
         value.copy_(torch.exp(0.3 * torch.randn(value.shape, generator=rng)))
     if _matching(state, "layer_scalar"):  # Gemma 4 does not divide scores by the root of the head dim
         for value in _matching(state, "q_norm"):

@@ -36,7 +36,7 @@ CLASSES = {
                         partial_rope=True, ropes=("default",)),
     "smollm3": Class(no_rope_period=4),
     "gemma3_text": Class({"use_bidirectional_attention": (False, None)}, ("gelu_pytorch_tanh",), window_period=6, wide_layers=62),
-    "gemma4_text": Class({"use_bidirectional_attention": ("vision", None), "enable_moe_block": (False,), "attention_bias": (False,)},
+    "gemma4_text": Class({"use_bidirectional_attention": ("vision", None), "attention_bias": (False,)},
                          ("gelu_pytorch_tanh",), partial_rope=True, ropes=("proportional",)),
     "granite": Class(multipliers=("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling")),
     "phi3": Class(partial_rope=True, ropes=("default", "longrope", "su"))}

@@ -48,7 +48,6 @@ REFUSED = [
     ("gemma3", "config.json", {"query_pre_attn_scalar": 15}, (), "query_pre_attn_scalar is 15"),
     ("gemma3", "config.json", {"layer_types": ["full_attention"] * 2 + ["sliding_attention"] * 5}, (), "layer_types"),
     ("gemma3", "config.json", {"use_bidirectional_attention": True}, (), "use_bidirectional_attention is True"),
-    ("gemma4", "config.json", {"enable_moe_block": True}, (), "enable_moe_block is True"),
     ("gemma4", "config.json", {"rope_parameters.full_attention.factor": 2.0}, (), "factor of proportional RoPE is 2.0"),
     ("gemma4", "config.json", {"rope_parameters.sliding_attention.rope_type": "linear"}, (), "RoPE scaling of windows is 'linear'"),
     ("qwen3moe", "config.json", {"norm_topk_prob": False}, (), "norm_topk_prob is False"),
