@@ -147,7 +147,7 @@ class GgufModel:
     def scale(self, name: str, expert: int = 0) -> float:
         """The factor of a matrix's products, from the tensor beside it; 1 where there is none."""
         beside = name.removesuffix("weight") + "scale"
-        return float(self.weight(beside)[expert]) if self.has(beside) else 1.0
+        return float(self.weight(beside)[expert]) if self.has(beside) and not name.endswith(UNSCALED) else 1.0
 
     def _kept(self, name: str, expert: int, outputs: int, inputs: int) -> dict[int, np.ndarray] | None:
         """Blocks of a matrix by their first row, to be filled by its product; None where there is no room for it."""
