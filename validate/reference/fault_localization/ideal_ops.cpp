@@ -23,11 +23,9 @@ void ideal_product(const reference::Product& product, ActivationFormat format, d
   std::vector<RoundedRow> rounded;
   for (std::size_t t = 0; t < product.places.size(); ++t)
     rounded.push_back(round_activations(format, product.row(t)));
-  std::vector<std::byte> bytes(row_bytes(w.type(), n));
   std::vector<float> stored(n);
   for (std::size_t r = 0; r < w.n_rows(); ++r) {
-    w.extract_row(r, bytes);
-    contract::dequantize_row(w.type(), bytes, stored);
+    read_row(w, r, stored);
     const std::vector<double> weights(stored.begin(), stored.end());
     const double added = product.bias.empty() ? 0 : static_cast<double>(product.bias[r]);
     for (std::size_t t = 0; t < rounded.size(); ++t)
@@ -42,11 +40,9 @@ std::vector<double> noise_energy(const reference::Product& product, ActivationFo
   const std::size_t n = w.n_cols();
   const std::size_t shared = format == ActivationFormat::kF32 ? 1 : kSharedScale;
   std::vector<double> column_energy(n);  // sum over outputs of squared terms of x = 1
-  std::vector<std::byte> bytes(row_bytes(w.type(), n));
   std::vector<float> weights(n);
   for (std::size_t r = 0; r < w.n_rows(); ++r) {
-    w.extract_row(r, bytes);
-    contract::dequantize_row(w.type(), bytes, weights);
+    read_row(w, r, weights);
     for (std::size_t begin = 0; begin < n; begin += shared) {
       double most = 0;
       for (const float v : std::span(weights).subspan(begin, shared))
@@ -86,6 +82,14 @@ std::string block_fault(std::span<const float> x) {
 }
 
 }  // namespace
+
+void read_row(const PackedMatrix& w, std::size_t r, std::span<float> out) {
+  std::vector<std::byte> bytes(row_bytes(w.type(), w.n_cols()));
+  w.extract_row(r, bytes);
+  contract::dequantize_row(w.type(), bytes, out);
+  if (!w.has_scales()) return;
+  for (float& weight : out) weight *= w.scale_of(r);
+}
 
 double dot(const double* x, const double* y, std::size_t n) {
   double lanes[8] = {};

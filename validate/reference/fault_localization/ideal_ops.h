@@ -77,6 +77,9 @@ RoundedRow round_activations(ActivationFormat format, std::span<const float> x);
 /// Sum of squares.
 double energy_of(std::span<const float> values);
 
+/// Row r of a matrix in f32, times its scale. @pre out.size() == w.n_cols()
+void read_row(const PackedMatrix& w, std::size_t r, std::span<float> out);
+
 /// A product of doubles in eight chains, which a compiler keeps in registers.
 double dot(const double* x, const double* y, std::size_t n);
 

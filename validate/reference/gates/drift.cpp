@@ -71,11 +71,9 @@ class Disturber final : public Recorder {
 /// Sum over the rows of w of the squares, for each block of columns.
 std::vector<double> block_energies(const PackedMatrix& w, std::size_t block) {
   std::vector<double> out(w.n_cols() / block);
-  std::vector<std::byte> bytes(row_bytes(w.type(), w.n_cols()));
   std::vector<float> row(w.n_cols());
   for (std::size_t r = 0; r < w.n_rows(); ++r) {
-    w.extract_row(r, bytes);
-    contract::dequantize_row(w.type(), bytes, row);
+    read_row(w, r, row);
     for (std::size_t b = 0; b < out.size(); ++b)
       out[b] += energy_of(std::span(row).subspan(b * block, block));
   }
