@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly ARM_BIN="${1:-build/arm/bin}" BIN="${2:-build/release/bin}" ROOT="${3:-build/arm-root}"
-readonly SHAPES=(qwen3.5-mtp-small gemma4-small)  # operators that the embedded model lacks
+readonly SHAPES=(qwen3.5-mtp-small gemma4-small gemma4moe-small)  # operators that the embedded model lacks
 MODELS=(models/fable-3m-f16.gguf models/fable-3m-q4_k_m.gguf)
 
 fail() {

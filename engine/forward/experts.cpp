@@ -66,12 +66,11 @@ void Experts::run(PassWorker& at, std::size_t layer, const FfnSpec& spec) {
     return all.subspan(expert * n, n);
   };
 
-  InputRows normed =
-      spec.own_norms
-          ? at.norm_rows(w.router_norm.span(), {&w.ffn_gate_inp})
-          : at.norm_rows(w.ffn_norm.span(), {&w.ffn_gate_inp, &w.ffn_gate, &w.ffn_up,
-                                             &w.ffn_gate_shexp, &w.ffn_up_shexp,
-                                             &w.ffn_gate_inp_shexp});
+  InputRows normed = spec.own_norms
+                         ? at.norm_rows(w.router_norm.span(), {&w.ffn_gate_inp})
+                         : at.norm_rows(w.ffn_norm.span(),
+                                        {&w.ffn_gate_inp, &w.ffn_gate, &w.ffn_up, &w.ffn_gate_shexp,
+                                         &w.ffn_up_shexp, &w.ffn_gate_inp_shexp});
   at.tap(layer, spec.own_norms ? "router_norm" : "ffn_norm", normed.f32, normed.features);
   choose(at, layer, spec, normed);
   if (spec.own_norms) {

@@ -177,8 +177,9 @@ TEST_CASE("odd shapes: one hash on every path", "[invariance]") {
   // Types and shapes are independent: every shape has two of the types.
   constexpr std::array kTypes = {"Q4_0", "Q4_K_M", "F16"};
   std::size_t next_type = 0;
-  for (const char* shape : {"odd80", "odd96", "tied", "qwen2-small", "qwen3-small", "gemma3-small",
-                            "qwen3moe-small", "gpt-oss-small", "phi3-small", "gemma4-small", "gemma4moe-small"}) {
+  for (const char* shape :
+       {"odd80", "odd96", "tied", "qwen2-small", "qwen3-small", "gemma3-small", "qwen3moe-small",
+        "gpt-oss-small", "phi3-small", "gemma4-small", "gemma4moe-small"}) {
     for (const KvType kv : {KvType::kF16, KvType::kQ8})
       require_invariance(synthetic(directory, shape, kTypes[next_type++ % kTypes.size()]),
                          effort(34, 9), kv, Compute::kInt8);

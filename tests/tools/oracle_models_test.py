@@ -37,7 +37,8 @@ ABSENT = object()
 
 
 def changed(folder: Path, name: str, keys: dict, tensors: dict | None = None, layers: int = 0) -> Path:
-    """A copy of a golden with other values of its architecture's keys and other tensors; ABSENT: none. `layers`: as many, the golden's
+    """A copy of a golden with other values of its architecture's keys and other tensors; ABSENT: none, "Q8_0": the golden's, quantized.
+    `layers`: as many, the golden's
     repeated."""
     source = gguf.GGUFReader(GOLDENS / f"{name}.gguf")
     arch, path = source.get_field("general.architecture").contents(), folder / "changed.gguf"
@@ -55,6 +56,10 @@ def changed(folder: Path, name: str, keys: dict, tensors: dict | None = None, la
         before = f"blk.{layer % n_layers}."
         found |= {name.replace(before, f"blk.{layer}."): value for name, value in found.items() if name.startswith(before)}
     for tensor, value in (tensors or {}).items():
+        if isinstance(value, str):
+            kind = gguf.GGMLQuantizationType[value]
+            found[tensor] = (gguf.quants.quantize(found[tensor][0].astype(np.float32), kind), kind)
+            continue
         found[tensor] = (value, gguf.GGMLQuantizationType.F64 if getattr(value, "dtype", None) == np.float64 else gguf.GGMLQuantizationType.F32)
     for tensor, (value, kind) in found.items():
         if value is not ABSENT:
@@ -110,10 +115,13 @@ SETTINGS = [
     ("phi3", {"rope.scaling.attn_factor": 1.25}),
     ("gemma4", {"final_logit_softcapping": 2.0}), ("gemma4", {"attention.sliding_window": 7}),
     ("gemma4-shared", {"attention.sliding_window": 2000}),
+    ("gemma4moe", {"attention.layer_norm_rms_epsilon": 0.01}),
     ("gemma3", {"block_count": 62}),  # scores of the largest Gemma 3 have a scale of their own
     # Beside matrices.
     ("qwen2", {}, {f"{name}.scale": np.float32([1.5]) for name in ("blk.0.attn_q", "blk.0.ffn_up", "blk.1.attn_output", "blk.1.ffn_down")}),
     ("phi3", {}, {f"blk.0.{name}.scale": np.float32([0.7]) for name in ("attn_qkv", "ffn_up")}),
+    ("gemma4moe", {}, {"blk.1.ffn_gate_up_exps.weight": "Q8_0", "blk.1.ffn_gate_up_exps.scale": np.linspace(0.5, 2, 10, dtype=np.float32),
+                       "blk.0.ffn_gate.weight": "Q8_0", "blk.0.ffn_gate.scale": np.float32([1.6])}),
     ("qwen3.5moe", {}, {f"blk.1.ffn_{name}_exps.scale": np.linspace(0.5, 2, 10, dtype=np.float32) for name in ("gate", "up", "down")}
      | {f"blk.0.{name}.scale": np.float32([1.3]) for name in ("attn_qkv", "attn_gate", "ssm_beta", "ssm_alpha", "ssm_out", "ffn_down_shexp")}),
 ]
@@ -239,7 +247,7 @@ def main() -> int:
         checks = [(f"transformers: {name}", check_family, (name,)) for name in names]
         checks += [(f"engine: {row[0]} {row[1] or sorted(row[2])}", check_setting, (bin_dir, folder, *row)) for row in SETTINGS]
         checks += [(f"refused: {row[0]} {row[1] or sorted(row[2])}", check_refusal, (folder, *row)) for row in REFUSED]
-        checks += [(f"ways to run {name}", check_ways_to_run, (name,)) for name in ("gpt-oss", "qwen3.5moe", "gemma4-shared")]
+        checks += [(f"ways to run {name}", check_ways_to_run, (name,)) for name in ("gpt-oss", "qwen3.5moe", "gemma4-shared", "gemma4moe")]
         checks += [("arithmetic", check_arithmetic, (folder,)), ("dump", check_dump, (folder,))]
         for name, check, arguments in checks:
             try:
