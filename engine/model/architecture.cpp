@@ -48,6 +48,8 @@ constexpr std::array<std::string_view, 3> kQwen35MoeKeys = {
     "rope.dimension_sections", "expert_count", "expert_shared_feed_forward_length"};
 constexpr std::array<std::string_view, 4> kScaleKeys = {"logit_scale", "residual_scale",
                                                         "embedding_scale", "attention.scale"};
+constexpr std::array<std::string_view, 5> kGraniteMoeKeys = {
+    "logit_scale", "residual_scale", "embedding_scale", "attention.scale", "expert_count"};
 // All positions of a token of text are equal, whatever the sections.
 constexpr std::array kSectionKeys = {std::string_view("rope.dimension_sections")};
 
@@ -83,6 +85,13 @@ constexpr std::array kQwen3Roles = {
 constexpr std::array kQwen3MoeRoles = {
     RoleNeed{"attn_q_norm.weight", Need::kRequired},
     RoleNeed{"attn_k_norm.weight", Need::kRequired},
+    RoleNeed{"ffn_gate_inp.weight", Need::kRequired},
+    RoleNeed{"ffn_gate.weight", Need::kRequired, "ffn_gate_exps.weight"},
+    RoleNeed{"ffn_up.weight", Need::kRequired, "ffn_up_exps.weight"},
+    RoleNeed{"ffn_down.weight", Need::kRequired, "ffn_down_exps.weight"},
+};
+
+constexpr std::array kGraniteMoeRoles = {
     RoleNeed{"ffn_gate_inp.weight", Need::kRequired},
     RoleNeed{"ffn_gate.weight", Need::kRequired, "ffn_gate_exps.weight"},
     RoleNeed{"ffn_up.weight", Need::kRequired, "ffn_up_exps.weight"},
@@ -277,6 +286,13 @@ constexpr std::array kArchitectures = {
                  .has_scales = true,
                  .rope_scalings = kRopeScalings,
                  .computed_keys = kScaleKeys},
+    // modeling_granitemoe.py; the experts' width is feed_forward_length.
+    Architecture{.name = "granitemoe",
+                 .has_scales = true,
+                 .has_experts = true,
+                 .rope_scalings = kRopeScalings,
+                 .computed_keys = kGraniteMoeKeys,
+                 .roles = kGraniteMoeRoles},
     // modeling_gemma3.py, the text model; keys as in llama.cpp's src/llama-model.cpp. Norms'
     // weights in files hold 1 + w. Of 27 B, of 62 layers, no key gives the scale of scores.
     Architecture{.name = "gemma3",
@@ -338,7 +354,7 @@ Result<const GgufTensor*> require_tensor(const GgufFile& gguf, const Architectur
 
 Status check_refused_keys(const GgufFile& gguf, const Architecture& architecture) {
   for (const RefusedKey& refused : kKeysToRefuse) {
-    const bool is_of_another = !refused.only.empty() && refused.only != architecture.name;
+    const bool is_of_another = !architecture.name.starts_with(refused.only);
     if (is_of_another || std::ranges::count(architecture.computed_keys, refused.key) > 0) continue;
     const std::string key = architecture.key(refused.key);
     const GgufValue* value = gguf.find(key);

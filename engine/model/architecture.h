@@ -98,7 +98,7 @@ struct RefusedKey {
   std::string_view key;  ///< after "{architecture}."
   std::string_view why;
   std::array<double, 2> harmless = {0, 0};  ///< a boolean counts as 0 or 1
-  std::string_view only = {};  ///< the one architecture for which it has a meaning; empty: all
+  std::string_view only = {};  ///< with what names begin for which it has a meaning; empty: all
 };
 
 /// A supported value of general.architecture, and everything in which it differs from the others.

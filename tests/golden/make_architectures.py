@@ -47,6 +47,8 @@ SHAPES = (
     replace(TINY, name="qwen3next", family="qwen3_next", d_model=32, n_layers=4, n_kv_heads=1, head_dim=16, d_ff=16, partial_rotary=0.5,
             delta=(2, 6, 12, 20), n_experts=10, n_used=3),
     replace(TINY, name="granite", family="granite", n_kv_heads=1, multipliers=GRANITE | {"attention_multiplier": 0.1}),
+    replace(TINY, name="granitemoe", family="granitemoe", d_model=32, n_kv_heads=1, head_dim=8, d_ff=16, n_experts=10, n_used=4,
+            multipliers=GRANITE | {"attention_multiplier": 0.1}),
     replace(TINY, name="gpt-oss", family="gpt_oss", d_model=32, n_kv_heads=1, head_dim=14, d_ff=32, n_experts=10, n_used=6, window=5,
             theta=150000.0, rope=GPT_OSS_YARN | {"factor": 4.0, "original_max_position_embeddings": 1024}),
     replace(TINY, name="phi3", family="phi3", d_model=40, vocab=380, window=5, partial_rotary=0.6,

@@ -15,7 +15,7 @@ SPECIAL = {"llama-bpe": ("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"),
            "smollm": ("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>"),
            "gpt-4o": ("<|startoftext|>", "<|return|>", "<|call|>"),
            "qwen2": ("<|endoftext|>", "<|im_start|>", "<|im_end|>"), "qwen35": ("<|endoftext|>", "<|im_start|>", "<|im_end|>")}
-KINDS = {"llama": "llama-bpe", "llama-bpe": "llama-bpe", "smollm3": "llama-bpe", "granite": "smollm", "gpt_oss": "gpt-4o",
+KINDS = {"llama": "llama-bpe", "llama-bpe": "llama-bpe", "smollm3": "llama-bpe", "granite": "smollm", "granitemoe": "smollm", "gpt_oss": "gpt-4o",
          "qwen2": "qwen2", "qwen3": "qwen2", "qwen3_moe": "qwen2", "qwen3_next": "qwen2", "qwen3_5": "qwen35", "qwen3_5_moe": "qwen35"}  # of byte-level BPEs: their pre-tokenizers
 GEMMA4_SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>", "<|turn>", "<turn|>")
 ENDS = {"llama-bpe": (1, 2), "smollm": (2,), "gpt-4o": (1, 2), "qwen2": (0, 2), "qwen35": (0, 2)}  # those of SPECIAL that end a reply

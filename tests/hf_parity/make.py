@@ -71,6 +71,8 @@ def config_of(shape: Shape) -> PretrainedConfig:
         more = {"sliding_window": shape.window}
     elif family == "granite":
         more = shape.multipliers
+    elif family == "granitemoe":
+        more = shape.multipliers | {"num_local_experts": shape.n_experts, "num_experts_per_tok": shape.n_used}
     elif family == "gemma3":
         scalar = shape.d_model // shape.n_heads if shape.n_layers == 62 else shape.head_dim  # 62: Gemma 3 27B
         family, more = "gemma3_text", {"sliding_window": shape.window, "query_pre_attn_scalar": scalar, "bos_token_id": 1,

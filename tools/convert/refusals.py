@@ -26,6 +26,7 @@ class Class:
     wide_layers: int = 0  # a model of so many layers scales scores by the root of d_model / n_heads, not of head_dim
 
 
+MULTIPLIERS = ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling")
 CLASSES = {
     "llama": Class(), "mistral": Class(), "qwen2": Class(), "qwen3": Class(),
     "qwen3_moe": Class({"norm_topk_prob": (True,)}),
@@ -38,7 +39,7 @@ CLASSES = {
     "gemma3_text": Class({"use_bidirectional_attention": (False, None)}, ("gelu_pytorch_tanh",), window_period=6, wide_layers=62),
     "gemma4_text": Class({"use_bidirectional_attention": ("vision", None), "attention_bias": (False,)},
                          ("gelu_pytorch_tanh",), partial_rope=True, ropes=("proportional",)),
-    "granite": Class(multipliers=("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling")),
+    "granite": Class(multipliers=MULTIPLIERS), "granitemoe": Class(multipliers=MULTIPLIERS),
     "phi3": Class(partial_rope=True, ropes=("default", "longrope", "su"))}
 
 

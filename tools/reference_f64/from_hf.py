@@ -50,7 +50,7 @@ def to_half(rows: np.ndarray, heads: int, rope_dim: int) -> np.ndarray:
 # rows first, or, of gpt-oss, columns of both in turn.
 EXPERTS = {"ffn_gate_exps.weight": "mlp.experts.gate_up_proj", "ffn_gate_exps.bias": "mlp.experts.gate_up_proj_bias",
            "ffn_down_exps.weight": "mlp.experts.down_proj", "ffn_down_exps.bias": "mlp.experts.down_proj_bias",
-           "ffn_gate_inp.scale": "router.scale", "ffn_down_exps.scale": "router.per_expert_scale"}
+           "ffn_gate_inp.weight": "mlp.router.weight", "ffn_gate_inp.scale": "router.scale", "ffn_down_exps.scale": "router.per_expert_scale"}
 
 
 def tensor_names(source: GgufModel, n_layers: int, parameters: Iterable[str]) -> dict[str, str]:
@@ -59,7 +59,7 @@ def tensor_names(source: GgufModel, n_layers: int, parameters: Iterable[str]) ->
     known, out = gguf.get_tensor_name_map(arch, n_layers), {}
     for parameter in parameters:
         layer, part = re.fullmatch(r"(?:model\.layers\.(\d+)\.)?(.+)", parameter).groups()
-        experts = [f"blk.{layer}.{name}" for name, hf_name in EXPERTS.items() if hf_name == part]
+        experts = [f"blk.{layer}.{name}" for name, hf_name in EXPERTS.items() if hf_name == part.replace("block_sparse_moe", "mlp")]
         named = parameter.replace(".dt_bias", ".dt_proj.bias")
         name = (experts or [known.get_name(named, (".weight", ".bias")) or ""])[0].replace("ssm_in", "attn_qkv")
         choices = (name, name + ".weight", name + ".bias", "token_embd.weight" if name == "output.weight" else "")

@@ -58,9 +58,11 @@ def config_of(source: GgufModel) -> PretrainedConfig:
             kind, more = "qwen3_next" if d.grouped else "qwen3_5_moe_text", more | {
                 "moe_intermediate_size": hp.d_ff, "num_experts": hp.n_experts, "num_experts_per_tok": hp.n_experts_used,
                 "shared_expert_intermediate_size": hp.d_shared}
-    elif source.architecture == "granite":
+    elif source.family.scales:
         more = {"embedding_multiplier": hp.embedding_scale, "attention_multiplier": hp.attention_scale,
                 "residual_multiplier": hp.residual_scale, "logits_scaling": hp.logit_scale}
+        if hp.n_experts:
+            more |= {"num_local_experts": hp.n_experts, "num_experts_per_tok": hp.n_experts_used}
     return AutoConfig.for_model(
         kind, **more, vocab_size=source.vocab_size, hidden_size=hp.d_model, intermediate_size=hp.d_ff,
         num_hidden_layers=hp.n_layers, num_attention_heads=hp.n_heads, num_key_value_heads=hp.n_kv_heads,

@@ -61,7 +61,7 @@ class Hooks:
     def _hook_layer(self, index: int, block, probs: bool) -> None:
         if hasattr(block, "linear_attn"):
             return self._hook_delta_net(index, block)
-        attention, mlp = block.self_attn, block.mlp
+        attention = block.self_attn
         attention.register_forward_pre_hook(lambda *_: self.__dict__.update(_layer=index, _turned=0))
         post_norms = hasattr(block, "pre_feedforward_layernorm")
         ffn_norm = block.pre_feedforward_layernorm if post_norms else block.post_attention_layernorm
@@ -107,7 +107,7 @@ class Hooks:
 
     def _hook_rest(self, index: int, block, outputs: list, inputs: list) -> None:
         """Of the feed-forward."""
-        mlp = block.mlp
+        mlp = getattr(block, "mlp", None) or block.block_sparse_moe
         if hasattr(block, "router"):
             return self._hook_beside(index, block, outputs, inputs)
         if hasattr(mlp, "experts"):

@@ -47,6 +47,7 @@ class Family:
     grouped: bool = False  # DeltaNet.grouped
     sinks: bool = False  # each head has a score of no key
     experts: bool = False  # the feed-forward is a mixture of some of many
+    expert_width: str = "expert_feed_forward_length"  # the key of an expert's width
     shared_expert: bool = False  # and of one more that every token goes through, times a sigmoid
     beside: bool = False  # and of one more, each with norms before and after it; the router has a norm, too
     scales: bool = False  # the file has those of the embedding, scores, residuals and logits
@@ -71,6 +72,7 @@ FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("
                              value_norm=True, output_scale=True, theta=1000000.0, window_period=6, window_theta=10000.0,
                              own=("final_logit_softcapping", "attention.shared_kv_layers", "embedding_length_per_layer_input")),
             "granite": Family("interleaved", scales=True),
+            "granitemoe": Family("interleaved", scales=True, experts=True, expert_width="feed_forward_length"),
             "phi3": Family("half", window_period=1, long_rope=True, fused={"attn_qkv": ("attn_q", "attn_k", "attn_v"),
                                                                            "ffn_up": ("ffn_gate", "ffn_up")})}
 
@@ -282,7 +284,7 @@ class Reader:
         head_dim = number("attention.key_length", d_model // n_heads)
         rope = self._rope(number("rope.dimension_count", head_dim))
         wide = n_layers == family.wide_layers
-        d_ffs = self._numbers("expert_feed_forward_length" if family.experts else "feed_forward_length", n_layers)
+        d_ffs = self._numbers(family.expert_width if family.experts else "feed_forward_length", n_layers)
         kv_heads = self._numbers("attention.head_count_kv", n_layers, n_heads)
         pattern = self._value(f"{self.arch}.attention.sliding_window_pattern", None)
         pattern = tuple(map(bool, pattern)) if isinstance(pattern, list) else ()
