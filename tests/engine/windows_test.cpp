@@ -212,10 +212,10 @@ TEST_CASE("windows: prefixes are taken over as far as their pages are there", "[
 TEST_CASE("windows: texts at once, preempted, sharing prefixes, are those alone", "[windows]") {
   for (const Family& family : kFamilies) {
     const Windows windows(family);
-    const std::size_t n_new = 40;
+    const std::size_t n_new = 24;
     const std::size_t context = 900;
     std::vector<Ids> prompts;
-    for (unsigned i = 0; i < 7; ++i) {
+    for (unsigned i = 0; i < 5; ++i) {
       prompts.push_back(windows.text(i % 2 == 0 ? 600 : 480 + 10 * i));
       if (i % 3 == 2) prompts.back()[300] = static_cast<TokenId>(i);
       prompts.back().back() = static_cast<TokenId>(20 + i);
