@@ -108,8 +108,8 @@ def templates() -> list[bytes]:
 
 def own_seeds():
     """(target, bytes) of what the repository itself has."""
-    for architecture in tiny.PARTS:
-        yield "gguf", tiny.model(architecture)
+    for part in tiny.PARTS:
+        yield "gguf", tiny.model(part)
     yield "gguf", tiny.model("qwen2", "gpt2", tied=False)
     yield "gguf", tiny.model("gemma4", "gemma4")
     yield "gguf", tiny.gguf(tiny.vocabulary("llama")[0], [])

@@ -86,13 +86,20 @@ PARTS = {
     "gemma4": (HEAD_NORMS | {f"{name}.weight": [8] for name in ("post_attention_norm", "post_ffw_norm", "post_norm")}
                | {"layer_output_scale.weight": [1], "inp_gate.weight": [8, 8], "proj.weight": [8, 8]}, ["attn_v"],
                {"embedding_length_per_layer_input": (U32, 8), "final_logit_softcapping": (F32, 4.0)}),
+    "gemma4 with experts": (
+        HEAD_NORMS | {f"{name}.weight": [8] for name in ("post_attention_norm", "post_ffw_norm", "pre_ffw_norm_2", "post_ffw_norm_1",
+                                                         "post_ffw_norm_2")}
+        | {"layer_output_scale.weight": [1], "ffn_gate_inp.weight": [8, 2], "ffn_gate_inp.scale": [8], "ffn_gate_up_exps.weight": [8, 16, 2],
+           "ffn_down_exps.weight": [8, 8, 2], "ffn_down_exps.scale": [2]}, ["attn_v"], EXPERT_KEYS),
+    "granitemoe": (EXPERTS, FORWARD, {key: EXPERT_KEYS[key] for key in ("expert_count", "expert_used_count")}),
 }
 
 
-def model(architecture: str, kind: str = "llama", tied: bool = True) -> bytes:
+def model(part: str, kind: str = "llama", tied: bool = True) -> bytes:
     """One layer: d_model 8, one head, d_ff 8; or two experts and 16 of each, which they need."""
     words, n_vocab = vocabulary(kind)
-    more, without, keys = PARTS[architecture]
+    more, without, keys = PARTS[part]
+    architecture = part.split()[0]
     scale = 2 if "expert_count" in keys else 1
     keys = {key: (U32, number) for key, number in (
         ("block_count", 1), ("context_length", 16), ("embedding_length", 8 * scale), ("feed_forward_length", 8 * scale), ("attention.head_count", 1),
@@ -104,11 +111,12 @@ def model(architecture: str, kind: str = "llama", tied: bool = True) -> bytes:
     tensors = [("token_embd.weight", [8, n_vocab]), ("output_norm.weight", [8])]
     tensors += [(f"blk.0.{name}", dims) for name, dims in layer.items()]
     if "embedding_length_per_layer_input" in keys:
-        tensors += [("per_layer_token_embd.weight", [8, n_vocab]), ("per_layer_model_proj.weight", [8, 8]), ("per_layer_proj_norm.weight", [8]),
-                    ("rope_freqs.weight", [4])]
+        tensors += [("per_layer_token_embd.weight", [8, n_vocab]), ("per_layer_model_proj.weight", [8, 8]), ("per_layer_proj_norm.weight", [8])]
+    if architecture == "gemma4":
+        tensors.append(("rope_freqs.weight", [4]))
     if not tied:
         tensors.append(("output.weight", [8, n_vocab]))
-    return gguf(entries, [(name, [dim * scale if dim in (8, 16, 24) else dim for dim in dims]) for name, dims in tensors])
+    return gguf(entries, [(name, [dim * scale if dim in (4, 8, 16, 24) else dim for dim in dims]) for name, dims in tensors])
 
 
 def state_head(first: int, ids: list[int], sections: list[int]) -> bytes:
