@@ -69,6 +69,10 @@ TEST_CASE("docs/dump_format.md lists the taps in the order of the table", "[dump
   const std::size_t begin = page.find("## Taps");
   REQUIRE(begin != std::string::npos);
   const std::string section = page.substr(begin, page.find("\n## ", begin) - begin);
+  // Layers of different parts have taps of one name in different places: the first counts.
+  const auto add = [](std::vector<std::string>& names, std::string name) {
+    if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
+  };
   std::vector<std::string> listed;
   std::istringstream lines(section);
   for (std::string line; std::getline(lines, line);) {
@@ -76,13 +80,12 @@ TEST_CASE("docs/dump_format.md lists the taps in the order of the table", "[dump
     const std::string cell = line.substr(2, line.find(" |", 2) - 2);
     for (std::size_t at = 0; (at = cell.find('`', at)) != std::string::npos;) {
       const std::size_t end = cell.find('`', at + 1);
-      listed.push_back(cell.substr(at + 1, end - at - 1));
+      add(listed, cell.substr(at + 1, end - at - 1));
       at = end + 1;
     }
   }
   std::vector<std::string> expected;
-  for (const Tap& tap : kTaps)
-    expected.push_back((tap.per_layer ? "" : "G/") + std::string(tap.name));
+  for (const Tap& tap : kTaps) add(expected, (tap.per_layer ? "" : "G/") + std::string(tap.name));
   CHECK(listed == expected);
 }
 
