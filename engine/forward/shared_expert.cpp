@@ -21,8 +21,9 @@ void SharedExpert::run(PassWorker& at, std::size_t layer, const FfnSpec& spec,
   const std::size_t d_shared = spec.d_shared;
   const std::size_t d_model = at.config().d_model;
   const RowTasks tasks = at.tasks_of(w.ffn_gate_shexp, normed.n);
-  const std::size_t n_of_weight =
-      spec.own_norms ? 0 : at.tasks_of(w.ffn_gate_inp_shexp, normed.n).size();
+  const RowTasks of_weight = at.tasks_of(spec.own_norms ? w.ffn_gate_shexp : w.ffn_gate_inp_shexp,
+                                         normed.n);  // the latter is absent
+  const std::size_t n_of_weight = spec.own_norms ? 0 : of_weight.size();
   const auto activate_columns = [&](Worker::Range columns) {
     for (std::size_t t = 0; t < normed.n; ++t) {
       const std::size_t begin = t * d_shared + columns.begin;
@@ -33,8 +34,7 @@ void SharedExpert::run(PassWorker& at, std::size_t layer, const FfnSpec& spec,
   };
   at.run_tasks(tasks.size() + n_of_weight, [&](std::size_t i) {
     if (i >= tasks.size())
-      return at.product(PassOp::kRouter, w.ffn_gate_inp_shexp,
-                        at.tasks_of(w.ffn_gate_inp_shexp, normed.n)[i - tasks.size()], normed,
+      return at.product(PassOp::kRouter, w.ffn_gate_inp_shexp, of_weight[i - tasks.size()], normed,
                         weight_.data());
     at.product(PassOp::kGateUp, w.ffn_gate_shexp, tasks[i], normed, gate_.data());
     at.product(PassOp::kGateUp, w.ffn_up_shexp, tasks[i], normed, up_.data());

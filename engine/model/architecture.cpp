@@ -42,17 +42,24 @@ constexpr std::array kKeysToRefuse = {
     RefusedKey{"expert_count", "this architecture has no experts"},
     RefusedKey{"rope.scaling.finetuned", "RoPE is always on here", {1, 1}, "granite"},
 };
+/// The elements of several arrays, one array after the other.
+template <typename T, std::size_t... kSizes>
+constexpr auto joined(const std::array<T, kSizes>&... parts) {
+  std::array<T, (kSizes + ...)> all;
+  auto end = all.begin();
+  ((end = std::ranges::copy(parts, end).out), ...);
+  return all;
+}
+
 // Keys that some architectures compute.
 constexpr std::array kExpertKeys = {std::string_view("expert_count")};
-constexpr std::array<std::string_view, 3> kQwen35MoeKeys = {
-    "rope.dimension_sections", "expert_count", "expert_shared_feed_forward_length"};
 constexpr std::array<std::string_view, 4> kScaleKeys = {"logit_scale", "residual_scale",
                                                         "embedding_scale", "attention.scale"};
-constexpr std::array<std::string_view, 5> kGraniteMoeKeys = {
-    "logit_scale", "residual_scale", "embedding_scale", "attention.scale", "expert_count"};
+constexpr auto kGraniteMoeKeys = joined(kScaleKeys, kExpertKeys);
 // All positions of a token of text are equal, whatever the sections.
 constexpr std::array kSectionKeys = {std::string_view("rope.dimension_sections")};
-
+constexpr auto kQwen35MoeKeys = joined(
+    kSectionKeys, kExpertKeys, std::array{std::string_view("expert_shared_feed_forward_length")});
 constexpr std::array<std::string_view, 4> kGemma4Keys = {
     "final_logit_softcapping", "attention.shared_kv_layers", "embedding_length_per_layer_input",
     "expert_count"};
@@ -82,38 +89,27 @@ constexpr std::array kQwen3Roles = {
 };
 
 // All experts of a layer are one tensor.
-constexpr std::array kQwen3MoeRoles = {
-    RoleNeed{"attn_q_norm.weight", Need::kRequired},
-    RoleNeed{"attn_k_norm.weight", Need::kRequired},
+constexpr std::array kExpertRoles = {
     RoleNeed{"ffn_gate_inp.weight", Need::kRequired},
     RoleNeed{"ffn_gate.weight", Need::kRequired, "ffn_gate_exps.weight"},
     RoleNeed{"ffn_up.weight", Need::kRequired, "ffn_up_exps.weight"},
     RoleNeed{"ffn_down.weight", Need::kRequired, "ffn_down_exps.weight"},
 };
+constexpr auto kQwen3MoeRoles = joined(kQwen3Roles, kExpertRoles);
 
-constexpr std::array kGraniteMoeRoles = {
-    RoleNeed{"ffn_gate_inp.weight", Need::kRequired},
-    RoleNeed{"ffn_gate.weight", Need::kRequired, "ffn_gate_exps.weight"},
-    RoleNeed{"ffn_up.weight", Need::kRequired, "ffn_up_exps.weight"},
-    RoleNeed{"ffn_down.weight", Need::kRequired, "ffn_down_exps.weight"},
-};
-
-constexpr std::array kGptOssRoles = {
-    RoleNeed{"attn_q.bias", Need::kRequired},
-    RoleNeed{"attn_k.bias", Need::kRequired},
-    RoleNeed{"attn_v.bias", Need::kRequired},
-    RoleNeed{"attn_sinks.weight", Need::kRequired},
-    RoleNeed{"attn_output.bias", Need::kRequired},
-    RoleNeed{"ffn_norm.weight", Need::kRequired, "post_attention_norm.weight"},
-    RoleNeed{"ffn_gate_inp.weight", Need::kRequired},
-    RoleNeed{"ffn_gate_inp.bias", Need::kRequired},
-    RoleNeed{"ffn_gate.weight", Need::kRequired, "ffn_gate_exps.weight"},
-    RoleNeed{"ffn_up.weight", Need::kRequired, "ffn_up_exps.weight"},
-    RoleNeed{"ffn_down.weight", Need::kRequired, "ffn_down_exps.weight"},
-    RoleNeed{"ffn_gate.bias", Need::kRequired, "ffn_gate_exps.bias"},
-    RoleNeed{"ffn_up.bias", Need::kRequired, "ffn_up_exps.bias"},
-    RoleNeed{"ffn_down.bias", Need::kRequired, "ffn_down_exps.bias"},
-};
+constexpr auto kGptOssRoles = joined(
+    kExpertRoles, std::array{
+                      RoleNeed{"attn_q.bias", Need::kRequired},
+                      RoleNeed{"attn_k.bias", Need::kRequired},
+                      RoleNeed{"attn_v.bias", Need::kRequired},
+                      RoleNeed{"attn_sinks.weight", Need::kRequired},
+                      RoleNeed{"attn_output.bias", Need::kRequired},
+                      RoleNeed{"ffn_norm.weight", Need::kRequired, "post_attention_norm.weight"},
+                      RoleNeed{"ffn_gate_inp.bias", Need::kRequired},
+                      RoleNeed{"ffn_gate.bias", Need::kRequired, "ffn_gate_exps.bias"},
+                      RoleNeed{"ffn_up.bias", Need::kRequired, "ffn_up_exps.bias"},
+                      RoleNeed{"ffn_down.bias", Need::kRequired, "ffn_down_exps.bias"},
+                  });
 
 constexpr std::array kPhi3Roles = {
     RoleNeed{"attn_q.weight", Need::kRequired, "attn_qkv.weight"},
@@ -141,20 +137,16 @@ constexpr std::array kGemma4Roles = {
 };
 
 // The feed-forward beside the experts is the one that every row uses.
-constexpr std::array kGemma4MoeRoles = [] {
-  constexpr std::array kOfExperts = {
-      RoleNeed{"ffn_gate_inp.weight", Need::kRequired},
-      RoleNeed{"ffn_gate.weight", Need::kRequired, "ffn_gate_up_exps.weight", true},
-      RoleNeed{"ffn_up.weight", Need::kRequired, "ffn_gate_up_exps.weight", true},
-      RoleNeed{"ffn_down.weight", Need::kRequired, "ffn_down_exps.weight"},
-      RoleNeed{"ffn_gate_shexp.weight", Need::kRequired, "ffn_gate.weight"},
-      RoleNeed{"ffn_up_shexp.weight", Need::kRequired, "ffn_up.weight"},
-      RoleNeed{"ffn_down_shexp.weight", Need::kRequired, "ffn_down.weight"},
-  };
-  std::array<RoleNeed, kGemma4Roles.size() + kOfExperts.size()> roles;
-  std::ranges::copy(kOfExperts, std::ranges::copy(kGemma4Roles, roles.begin()).out);
-  return roles;
-}();
+constexpr auto kGemma4MoeRoles = joined(
+    kGemma4Roles, std::array{
+                      RoleNeed{"ffn_gate_inp.weight", Need::kRequired},
+                      RoleNeed{"ffn_gate.weight", Need::kRequired, "ffn_gate_up_exps.weight", true},
+                      RoleNeed{"ffn_up.weight", Need::kRequired, "ffn_gate_up_exps.weight", true},
+                      RoleNeed{"ffn_down.weight", Need::kRequired, "ffn_down_exps.weight"},
+                      RoleNeed{"ffn_gate_shexp.weight", Need::kRequired, "ffn_gate.weight"},
+                      RoleNeed{"ffn_up_shexp.weight", Need::kRequired, "ffn_up.weight"},
+                      RoleNeed{"ffn_down_shexp.weight", Need::kRequired, "ffn_down.weight"},
+                  });
 
 constexpr std::array kQwen35Roles = {
     RoleNeed{"attn_q.weight", Need::kRequired, "attn_q.weight", true},
@@ -164,25 +156,11 @@ constexpr std::array kQwen35Roles = {
     RoleNeed{"ffn_norm.weight", Need::kRequired, "post_attention_norm.weight"},
 };
 
-constexpr std::array kQwen35MoeRoles = {
-    RoleNeed{"attn_q.weight", Need::kRequired, "attn_q.weight", true},
-    RoleNeed{"attn_q_gate.weight", Need::kRequired, "attn_q.weight", true},
-    RoleNeed{"attn_q_norm.weight", Need::kRequired},
-    RoleNeed{"attn_k_norm.weight", Need::kRequired},
-    RoleNeed{"ffn_norm.weight", Need::kRequired, "post_attention_norm.weight"},
-    RoleNeed{"ffn_gate_inp.weight", Need::kRequired},
-    RoleNeed{"ffn_gate.weight", Need::kRequired, "ffn_gate_exps.weight"},
-    RoleNeed{"ffn_up.weight", Need::kRequired, "ffn_up_exps.weight"},
-    RoleNeed{"ffn_down.weight", Need::kRequired, "ffn_down_exps.weight"},
-};
-
-constexpr std::array kQwen3NextRoles = [] {
-  std::array<RoleNeed, kQwen35MoeRoles.size() + 2> roles;
-  std::ranges::copy(kQwen35MoeRoles, roles.begin());
-  roles[roles.size() - 2] = {"ssm_beta.weight", Need::kRequired, "ssm_ba.weight", true};
-  roles[roles.size() - 1] = {"ssm_alpha.weight", Need::kRequired, "ssm_ba.weight", true};
-  return roles;
-}();
+constexpr auto kQwen35MoeRoles = joined(kQwen35Roles, kExpertRoles);
+constexpr auto kQwen3NextRoles =
+    joined(kQwen35MoeRoles,
+           std::array{RoleNeed{"ssm_beta.weight", Need::kRequired, "ssm_ba.weight", true},
+                      RoleNeed{"ssm_alpha.weight", Need::kRequired, "ssm_ba.weight", true}});
 
 // modeling_gemma4.py, the text model; keys as in llama.cpp's src/models/gemma4.cpp.
 constexpr Architecture gemma4(bool with_experts) {
@@ -292,7 +270,7 @@ constexpr std::array kArchitectures = {
                  .has_experts = true,
                  .rope_scalings = kRopeScalings,
                  .computed_keys = kGraniteMoeKeys,
-                 .roles = kGraniteMoeRoles},
+                 .roles = kExpertRoles},
     // modeling_gemma3.py, the text model; keys as in llama.cpp's src/llama-model.cpp. Norms'
     // weights in files hold 1 + w. Of 27 B, of 62 layers, no key gives the scale of scores.
     Architecture{.name = "gemma3",
@@ -322,6 +300,10 @@ constexpr bool roles_exist(const Architecture& architecture) {
   });
 }
 static_assert(std::ranges::all_of(kArchitectures, roles_exist));
+// The definition scales every sum into the residual stream, and "ffn_sum" as one of them.
+static_assert(std::ranges::none_of(kArchitectures, [](const Architecture& row) {
+  return row.has_scales && row.has_ffn_norms;
+}));
 // read_rope() gives either kind of layers the second RoPE.
 static_assert(std::ranges::none_of(kArchitectures, [](const Architecture& row) {
   return row.no_rope_period > 0 && row.window_rope_theta > 0;

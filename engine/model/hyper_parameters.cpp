@@ -106,8 +106,9 @@ Status Reader::read_architecture() {
   config_.architecture = find_architecture(found, n_experts > 0);
   if (config_.architecture != nullptr) return Ok{};
   std::string known;
+  std::string_view last;
   for (const Architecture& architecture : all_architectures())
-    if (!known.ends_with(architecture.name))
+    if (std::exchange(last, architecture.name) != architecture.name)
       known += fmt::format("{}{}", known.empty() ? "" : ", ", architecture.name);
   return unsupported(kKey, fmt::format("found {}, need one of: {}", quoted(found), known));
 }

@@ -145,8 +145,7 @@ OptionTable make_check_table(CheckArguments& a) {
       "activations always has an f32 KV cache");
   table.file(
       "tol", "FILE", &a.limits,
-      "--layer-diff: JSON file with error limits. They are for the run of the whole model, in "
-      "which "
+      "--layer-diff: JSON file with error limits. They are for the run of the whole model, where "
       "errors of one layer reach the next, and replace the limits that llmcheck derives from this "
       "model's sensitivity to rounding (docs/tolerances.md)");
   table.text("p,prompt", "TEXT", &a.prompt, "prompt for --dump and --self");

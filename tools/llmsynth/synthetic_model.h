@@ -70,11 +70,12 @@ struct SyntheticShape {
 /// Phi-3-mini-4k), "tinyllama-2l" (two layers of it) and small odd ones: "odd80", "odd96" (head_dim
 /// 80 and 96, rows that are no multiple of 16), "mqa" (one KV head), "tied", "qwen2-small"
 /// (biases), "qwen3-small" (head norms, head_dim 48), "gemma3-small" (a window of 24, norms after
-/// both halves), "gemma4-small" (unlike heads, shared keys, layers' own inputs), "qwen3moe-small"
-/// and "gpt-oss-small" (6 of 10 experts) and "phi3-small" (fused matrices), "qwen3.5-small" and
-/// "qwen3.5moe-small" (Gated DeltaNets), "qwen3.5-mtp-small" (with a block for further tokens, as
-/// the large ones have); "qwen3-30b-a3b-4l", "gpt-oss-20b-4l", "qwen3.5-9b-8l" and
-/// "qwen3.5-35b-a3b-4l", some layers of these; or nothing.
+/// both halves), "gemma4-small" (unlike heads, shared keys, layers' own inputs), "gemma4moe-small"
+/// (a feed-forward beside experts), "qwen3moe-small" and "gpt-oss-small" (6 of 10 experts) and
+/// "phi3-small" (fused matrices), "qwen3.5-small" and "qwen3.5moe-small" (Gated DeltaNets),
+/// "qwen3.5-mtp-small" (with a block for further tokens, as the large ones have);
+/// "qwen3-30b-a3b-4l", "gpt-oss-20b-4l", "qwen3.5-9b-8l" and "qwen3.5-35b-a3b-4l", some layers of
+/// these; or nothing.
 std::optional<SyntheticShape> find_synthetic_shape(std::string_view name);
 /// The names above, for messages.
 std::string synthetic_shape_names();

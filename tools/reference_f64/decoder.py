@@ -183,40 +183,44 @@ def feed_forward(step: Step, normed: np.ndarray) -> np.ndarray:
     return step.tap("ffn_out", step.product("ffn_down", step.tap("ffn_act", step.ops.activated(gate, up))))
 
 
-def mixture(step: Step, normed: np.ndarray) -> np.ndarray:
+def experts(step: Step, normed: np.ndarray, router: np.ndarray) -> np.ndarray:
     """Some of many feed-forwards, by the router's choice, summed by its weights."""
     n, used = step.n, step.hp.n_experts_used
-    chosen, weights = step.ops.route(step.tap("router", step.product("ffn_gate_inp", normed)))
+    chosen, weights = step.ops.route(step.tap("router", router))
     repeated = np.repeat(normed[:, None], used, axis=1)
-    gate, up = (step.tap(name, step.of_experts(f"ffn_{name}_exps", repeated, chosen).reshape(n, -1)) for name in ("gate", "up"))
+    if "ffn_gate_up_exps" in step.family.fused:
+        both = np.split(step.of_experts("ffn_gate_up_exps", repeated, chosen), 2, axis=-1)
+    else:
+        both = (step.of_experts(f"ffn_{name}_exps", repeated, chosen) for name in ("gate", "up"))
+    gate, up = (step.tap(name, part.reshape(n, -1)) for name, part in zip(("gate", "up"), both, strict=True))
     act = step.tap("ffn_act", step.ops.activated(gate, up)).reshape(n, used, -1)
     out = step.tap("ffn_out", step.of_experts("ffn_down_exps", act, chosen).reshape(n, -1))
-    mixed = step.tap("ffn_mix", np.einsum("te,ted->td", weights, out.reshape(n, used, -1)))
+    return step.tap("ffn_mix", np.einsum("te,ted->td", weights, out.reshape(n, used, -1)))
+
+
+def of_every_token(step: Step, normed: np.ndarray, ending: str) -> np.ndarray:
+    """The feed-forward that every token goes through besides the experts, of tensors with that ending."""
+    gate, up = (step.tap(f"shared_{name}", step.product(f"ffn_{name}{ending}", normed)) for name in ("gate", "up"))
+    return step.tap("shared_out", step.product(f"ffn_down{ending}", step.tap("shared_act", step.ops.activated(gate, up))))
+
+
+def mixture(step: Step, normed: np.ndarray) -> np.ndarray:
+    """Experts, and one of every token where the model has it."""
+    mixed = experts(step, normed, step.product("ffn_gate_inp", normed))
     if not step.hp.d_shared:
         return mixed
-    gate, up = (step.tap(f"shared_{name}", step.product(f"ffn_{name}_shexp", normed)) for name in ("gate", "up"))
-    out = step.tap("shared_out", step.product("ffn_down_shexp", step.tap("shared_act", step.ops.activated(gate, up))))
+    out = of_every_token(step, normed, "_shexp")
     weight = step.tap("shared_weight", normed @ step.ops.vector(f"blk.{step.layer}.ffn_gate_inp_shexp.weight").reshape(-1, 1))
     return step.tap("ffn_sum", mixed + step.ops.gated(out, weight))
 
 
 def beside_experts(step: Step, x: np.ndarray) -> np.ndarray:
-    """A mixture, and a feed-forward of every token, with a norm before and after each; the router has one of its own. Reads x before
-    any norm."""
-    n, used = step.n, step.hp.n_experts_used
+    """The same with a norm before and after each; the router has one of its own. Reads x before any norm."""
     scaled = step.tap("router_norm", step.ops.norm(x, f"blk.{step.layer}.ffn_gate_inp.scale"))
     router = step.product("ffn_gate_inp", scaled) / float(np.float32(np.sqrt(step.hp.d_model)))
-    chosen, weights = step.ops.route(step.tap("router", router))
-    normed = step.tap("experts_norm", step.norm("pre_ffw_norm_2", x))
-    both = step.of_experts("ffn_gate_up_exps", np.repeat(normed[:, None], used, axis=1), chosen)
-    gate, up = (step.tap(name, part.reshape(n, -1)) for name, part in zip(("gate", "up"), np.split(both, 2, axis=-1), strict=True))
-    act = step.tap("ffn_act", step.ops.activated(gate, up)).reshape(n, used, -1)
-    out = step.tap("ffn_out", step.of_experts("ffn_down_exps", act, chosen).reshape(n, -1))
-    mixed = step.tap("ffn_mix", np.einsum("te,ted->td", weights, out.reshape(n, used, -1)))
+    mixed = experts(step, step.tap("experts_norm", step.norm("pre_ffw_norm_2", x)), router)
     mixed = step.tap("mix_norm", step.norm("post_ffw_norm_2", mixed))
-    normed = step.tap("ffn_norm", step.norm("ffn_norm", x))
-    gate, up = (step.tap(f"shared_{name}", step.product(f"ffn_{name}", normed)) for name in ("gate", "up"))
-    out = step.tap("shared_out", step.product("ffn_down", step.tap("shared_act", step.ops.activated(gate, up))))
+    out = of_every_token(step, step.tap("ffn_norm", step.norm("ffn_norm", x)), "")
     return step.tap("ffn_sum", mixed + step.tap("shared_norm", step.norm("post_ffw_norm_1", out)))
 
 

@@ -46,8 +46,8 @@ def to_half(rows: np.ndarray, heads: int, rope_dim: int) -> np.ndarray:
     return split.reshape(rows.shape)
 
 
-# Tensors with a matrix or a number for each expert, or of their router, and transformers' parameters. The class has gate and up of an expert in one matrix, gate's
-# rows first, or, of gpt-oss, columns of both in turn.
+# Tensors with a matrix or a number for each expert, or of their router, and transformers' parameters. The class has gate and up of an
+# expert in one matrix, gate's rows first, or, of gpt-oss, columns of both in turn.
 EXPERTS = {"ffn_gate_exps.weight": "mlp.experts.gate_up_proj", "ffn_gate_exps.bias": "mlp.experts.gate_up_proj_bias",
            "ffn_down_exps.weight": "mlp.experts.down_proj", "ffn_down_exps.bias": "mlp.experts.down_proj_bias",
            "ffn_gate_inp.weight": "mlp.router.weight", "ffn_gate_inp.scale": "router.scale", "ffn_down_exps.scale": "router.per_expert_scale"}

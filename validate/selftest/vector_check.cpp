@@ -32,7 +32,7 @@ std::size_t row_in_view(const HyperParameters& config, const TensorRole& role, i
   const LayerSpec& spec = config.layers[static_cast<std::size_t>(layer)];
   const DeltaNetSpec* const delta = spec.delta_net();
   std::size_t head_dim = delta == nullptr ? spec.head_dim() : delta->n_v_heads / delta->n_k_heads;
-  if (own.in_file.find("_exps.") != std::string_view::npos) head_dim = spec.d_ff();
+  if (spec.n_experts() > 0 && role.name.starts_with("ffn_")) head_dim = spec.d_ff();
   return (row / head_dim * n + place) * head_dim + row % head_dim;
 }
 
