@@ -90,7 +90,6 @@ void Pass::plan(std::span<const PassSegment> segments, std::span<float> rows, Pr
   LLM_CHECK(rows.size() == n_logit_rows_ * config_.n_vocab + normed_rows.size() * config_.d_model);
   wanted_ = rows;
   probe_ = probe;
-  task_bytes_ = weights_.store->in_memory() ? RowTasks::kTaskBytes : RowTasks::kLentTaskBytes;
 }
 
 void Pass::run(const std::function<void(PassWorker&)>& body) {

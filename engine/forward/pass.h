@@ -125,7 +125,6 @@ class Pass {
   std::vector<std::size_t> all_rows_;     ///< 0, 1, 2, ...
   std::span<float> wanted_;
   ProbeSink* probe_ = nullptr;
-  std::size_t task_bytes_ = RowTasks::kTaskBytes;
 
   AlignedBuffer<float> x_;       ///< residual stream, (T, d_model)
   AlignedBuffer<float> output_;  ///< what is added to it, (T, d_model), for probes and norms
@@ -178,7 +177,7 @@ class PassWorker {
 
   /// The tasks of a product with n inputs; `unit` rows stay together.
   RowTasks tasks_of(const PackedMatrix& w, std::size_t n, std::size_t unit = 1) const {
-    return {w, n, worker_.count, unit, pass_.task_bytes_};
+    return {w, n, worker_.count, unit};
   }
   /// Rows of y = W input + bias.
   /// @param bias  (w.n_rows()); may be empty

@@ -118,15 +118,9 @@ struct DeltaRuleArgs {
 
 /// Weights with one scale a block are read for up to so many tokens as for one.
 inline constexpr std::size_t kFewTokens = 4;
-/// No prefetch: the hardware prefetches a straight line itself.
-inline constexpr std::size_t kNoPrefetch = SIZE_MAX;
-
 /// Every fast path, once per instruction set; all tables give equal bits (docs/numerics.md).
 struct KernelTable {
   Isa isa;
-  /// One token: how many bytes ahead of its reads memory is prefetched, on the CPUs that run this
-  /// table by default.
-  std::size_t prefetch_ahead;
 
   void (*matmul)(const MatmulArgs& args);
 

@@ -35,7 +35,6 @@ namespace llm {
 extern const KernelTable kKernelsAmx;
 const KernelTable kKernelsAmx = {
     .isa = Isa::kAmx,
-    .prefetch_ahead = 4096,  // a page: the prefetchers of these CPUs stop at its end
     .matmul = matmul_by_tiles_or_not,
     .quantize_q8k = inherited<&KernelTable::quantize_q8k>,
     .quantize_q8x32 = inherited<&KernelTable::quantize_q8x32>,

@@ -10,6 +10,10 @@
 namespace llm {
 namespace {
 
+/// Of one token: memory is prefetched so many bytes before it is read. The prefetchers of Intel's
+/// CPUs stop at the end of a page, and those of AMD's begin anew with each task.
+constexpr std::size_t kPrefetchAhead = 4096;
+
 std::size_t kernel_row_bytes(ActivationFormat format, std::size_t n_cols) {
   switch (format) {
     case ActivationFormat::kQ8_K:
@@ -78,16 +82,18 @@ void ActivationMatrix::copy_row(std::size_t t, const ActivationMatrix& from, std
   }
 }
 
-RowTasks::RowTasks(const PackedMatrix& w, std::size_t n_tokens, int n_workers, std::size_t unit,
-                   std::size_t task_bytes)
+RowTasks::RowTasks(const PackedMatrix& w, std::size_t n_tokens, int n_workers, std::size_t unit)
     : n_rows_(w.n_rows()), n_workers_(static_cast<std::size_t>(n_workers)) {
   constexpr std::size_t kBatchTasks = 16;
+  constexpr std::size_t kLeast = std::size_t{64} << 10;
+  constexpr std::size_t kMost = std::size_t{256} << 10;
   const bool few =
       n_tokens <= kFewTokens && activation_format(w.type()) == ActivationFormat::kQ8_32;
   const bool batch = n_tokens > 1 && !few;
   unit = std::lcm(unit, PackedMatrix::kPanelRows * (batch ? contract::kMaxTilePanels : 1));
   const std::size_t panels =
-      batch ? w.n_panels() / (kBatchTasks * n_workers_) : task_bytes / w.panel_bytes();
+      batch ? w.n_panels() / (kBatchTasks * n_workers_)
+            : std::clamp(w.bytes() / (4 * n_workers_), kLeast, kMost) / w.panel_bytes();
   const std::size_t units = panels * PackedMatrix::kPanelRows / unit;
   rows_per_task_ = std::max<std::size_t>(units, 1) * unit;
 }
@@ -108,7 +114,7 @@ void matmul(const KernelTable& kernels, const PackedMatrix& w, TaskRows rows,
     const PanelRun run = w.panels(begin, end, rows.next / kPanelRows);
     // What is read next lies after what is read now, or where the run says.
     const std::size_t run_end = run.end * w.panel_bytes();
-    const std::size_t ahead = run.next == nullptr ? std::min(kernels.prefetch_ahead, run_end) : 0;
+    const std::size_t ahead = run.next == nullptr ? std::min(kPrefetchAhead, run_end) : 0;
     const std::byte* const panels = panel_zero(w, run.first, begin);
     kernels.matmul({.type = w.type(),
                     .dequantize = x.format() != native,

@@ -62,19 +62,12 @@ struct TaskRows : Worker::Range {
 /// The rows of a matrix (columns of y) cut into tasks, for workers who take them by demand.
 class RowTasks {
  public:
-  static constexpr std::size_t kTaskBytes = std::size_t{64} << 10;
-  /// Of weights that are lent: where workers do not take turns, the first panels of a task are
-  /// waited for, while the others come ahead.
-  static constexpr std::size_t kLentTaskBytes = 4 * kTaskBytes;
-
   /// @param unit  rows that stay together; the kernels compute whole panels, so a common multiple
   ///              of it and PackedMatrix::kPanelRows does
-  /// @param task_bytes  of one token, a task reads about so many of weights: enough for the
-  ///                    hardware to stream, little to wait for
-  /// Of a batch, every worker gets about 16, in whole register tiles. Up to kFewTokens tokens of
+  /// Of one token, a task reads 64 to 256 KiB of weights: enough for the hardware to stream, little
+  /// to wait for. Of a batch, every worker gets about 16, in whole register tiles. Up to kFewTokens tokens of
   /// types with one scale a block are no batch.
-  RowTasks(const PackedMatrix& w, std::size_t n_tokens, int n_workers, std::size_t unit = 1,
-           std::size_t task_bytes = kTaskBytes);
+  RowTasks(const PackedMatrix& w, std::size_t n_tokens, int n_workers, std::size_t unit = 1);
 
   std::size_t size() const { return (n_rows_ + rows_per_task_ - 1) / rows_per_task_; }
   /// Rows of task i. @pre i < size()

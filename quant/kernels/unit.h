@@ -15,7 +15,6 @@ template <class A>
 constexpr llm::KernelTable make_table() {
   return {
       .isa = A::kIsa,
-      .prefetch_ahead = llm::kNoPrefetch,
       .matmul = matmul<A>,
       .quantize_q8k = quantize_q8k<A>,
       .quantize_q8x32 = quantize_q8x32<A>,

@@ -374,10 +374,9 @@ LLM_WRAP(dequantize_row,
   }
 }
 
-LLM_WRAP(make_tasks, "_ZN3llm8RowTasksC1ERKNS_12PackedMatrixEmimm", void, RowTasks* self,
-         const PackedMatrix& w, std::size_t n_tokens, int n_workers, std::size_t unit,
-         std::size_t task_bytes) {
-  real_make_tasks(self, w, n_tokens, n_workers, unit, task_bytes);
+LLM_WRAP(make_tasks, "_ZN3llm8RowTasksC1ERKNS_12PackedMatrixEmim", void, RowTasks* self,
+         const PackedMatrix& w, std::size_t n_tokens, int n_workers, std::size_t unit) {
+  real_make_tasks(self, w, n_tokens, n_workers, unit);
   const std::size_t n = w.n_panels();
   if (strikes("tasks", {{"workers", n_workers}, {"panels", n}, {"tokens", n_tokens}}) == nullptr)
     return;
@@ -385,7 +384,7 @@ LLM_WRAP(make_tasks, "_ZN3llm8RowTasksC1ERKNS_12PackedMatrixEmimm", void, RowTas
   PackedShape shape = w.shape();
   shape.n_rows = (n - 1) * PackedShape::kPanelRows;
   const PackedMatrix less(shape, nullptr);
-  real_make_tasks(self, less, n_tokens, n_workers, unit, task_bytes);
+  real_make_tasks(self, less, n_tokens, n_workers, unit);
 }
 
 LLM_WRAP(share, "_ZNK3llm6Worker5shareEmm", Worker::Range, const Worker* self, std::size_t n,
