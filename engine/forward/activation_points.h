@@ -33,6 +33,7 @@ enum class TapOp {
   kAttention,    ///< of queries, over keys and values of all positions so far
   kOutputGate,   ///< the first, times the sigmoid of the second
   kConvolution,  ///< of the rows so far, each channel by itself
+  kMultiply,     ///< the first times the second
   kDeltaRule,    ///< what queries find in states, after the convolution, beta and alpha
   kGatedNorm,    ///< of each head of the first, times the silu of the second
   kActivation,   ///< FfnSpec::activation of the first, times the second
@@ -126,6 +127,20 @@ inline constexpr std::array kTaps = [] {
        "", "RMSNorm of the heads of delta with ssm_norm, times silu of z", P::kDeltaNet},
       {"attn_out", true, &H::d_model, kPlain, kProduct, {"delta_norm"}, "ssm_out.weight", "", "",
        P::kDeltaNet},
+      {"conv_b", true, &H::d_model, kPlain, kProduct, {"attn_norm"}, "shortconv.b.weight", "", "",
+       P::kShortConv},
+      {"conv_c", true, &H::d_model, kPlain, kProduct, {"attn_norm"}, "shortconv.c.weight", "", "",
+       P::kShortConv},
+      {"conv_x", true, &H::d_model, kPlain, kProduct, {"attn_norm"}, "shortconv.x.weight", "", "",
+       P::kShortConv},
+      {"conv_bx", true, &H::d_model, kPlain, kMultiply, {"conv_b", "conv_x"}, "", "",
+       "conv_b times conv_x", P::kShortConv},
+      {"conv", true, &H::d_model, kPlain, kConvolution, {"conv_bx"}, "ssm_conv1d.weight", "",
+       "the convolution of conv_bx with shortconv.conv", P::kShortConv},
+      {"conv_gated", true, &H::d_model, kPlain, kMultiply, {"conv", "conv_c"}, "", "",
+       "conv times conv_c", P::kShortConv},
+      {"attn_out", true, &H::d_model, kPlain, kProduct, {"conv_gated"},
+       "shortconv.out_proj.weight", "", "", P::kShortConv},
       {"attn_post", true, &H::d_model, kPlain, kNorm, {"attn_out"}, "post_attention_norm.weight",
        "", "", P::kPostNorms},
       {"ffn_inp", true, &H::d_model, kPlain, kSum, {"l_scaled", "attn_post"}, "", "",

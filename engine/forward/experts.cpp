@@ -172,8 +172,9 @@ void Experts::choose(PassWorker& at, std::size_t layer, const FfnSpec& spec,
         router_[t * spec.n_experts + r] /= config_.router_divisor;
   });
   at.tap(layer, "router", router_.data(), spec.n_experts);
+  const std::span<const float> expert_bias = at.weights().layers[layer].expert_bias.span();
   at.run_tasks(normed.n, [&](std::size_t t) {
-    route(router_.span().subspan(t * spec.n_experts, spec.n_experts),
+    route(spec, router_.span().subspan(t * spec.n_experts, spec.n_experts), expert_bias,
           std::span(chosen_).subspan(t * spec.n_used, spec.n_used),
           std::span(weights_).subspan(t * spec.n_used, spec.n_used));
     at.lap(PassOp::kRouter);

@@ -8,12 +8,14 @@
 namespace llm {
 
 Forward::Forward(const Model& model, Pass pass, NextTokenInput next_token, Attention attention,
-                 DeltaNet delta_net, FeedForwards feed_forwards, LayerInputs layer_inputs)
+                 DeltaNet delta_net, ShortConv short_conv, FeedForwards feed_forwards,
+                 LayerInputs layer_inputs)
     : n_layers_(model.config().n_layers),
       pass_(std::move(pass)),
       next_token_(std::move(next_token)),
       attention_(std::move(attention)),
       delta_net_(std::move(delta_net)),
+      short_conv_(std::move(short_conv)),
       feed_forwards_(std::move(feed_forwards)),
       layer_inputs_(std::move(layer_inputs)) {}
 
@@ -24,10 +26,12 @@ Result<Forward> Forward::create(const Model& model, std::size_t max_batch, std::
   LLM_TRY(NextTokenInput next_token, NextTokenInput::create(model, sizes));
   LLM_TRY(Attention attention, Attention::create(model, sizes));
   LLM_TRY(DeltaNet delta_net, DeltaNet::create(model, sizes));
+  LLM_TRY(ShortConv short_conv, ShortConv::create(model, sizes));
   LLM_TRY(FeedForwards feed_forwards, FeedForwards::create(model, sizes));
   LLM_TRY(LayerInputs layer_inputs, LayerInputs::create(model, sizes));
   Forward f(model, std::move(pass), std::move(next_token), std::move(attention),
-            std::move(delta_net), std::move(feed_forwards), std::move(layer_inputs));
+            std::move(delta_net), std::move(short_conv), std::move(feed_forwards),
+            std::move(layer_inputs));
   const std::size_t row = row_bytes(model.weights().token_embd.type(), model.config().d_model);
   for (int i = 0; i < model.threads(); ++i) {
     LLM_TRY(auto bytes, AlignedBuffer<std::byte>::allocate(row, "workspace"));
@@ -40,6 +44,7 @@ void Forward::run(std::span<const PassSegment> segments, std::span<float> rows, 
   pass_.plan(segments, rows, probe);
   attention_.plan(segments);
   delta_net_.plan(segments);
+  short_conv_.plan(segments);
   pass_.run([&](PassWorker& at) {
     embed(at);
     next_token_.run(at);

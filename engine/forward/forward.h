@@ -13,6 +13,7 @@
 #include "engine/forward/next_token.h"
 #include "engine/forward/output.h"
 #include "engine/forward/pass.h"
+#include "engine/forward/short_conv.h"
 
 namespace llm {
 
@@ -52,13 +53,17 @@ class Forward {
 
  private:
   Forward(const Model& model, Pass pass, NextTokenInput next_token, Attention attention,
-          DeltaNet delta_net, FeedForwards feed_forwards, LayerInputs layer_inputs);
+          DeltaNet delta_net, ShortConv short_conv, FeedForwards feed_forwards,
+          LayerInputs layer_inputs);
   /// The part that computes a mixer of this kind (LayerSpec::mixer): an overload for each.
   void run_mixer(PassWorker& at, std::size_t layer, const AttentionSpec&) {
     attention_.run(at, layer);
   }
   void run_mixer(PassWorker& at, std::size_t layer, const DeltaNetSpec& spec) {
     delta_net_.run(at, layer, spec);
+  }
+  void run_mixer(PassWorker& at, std::size_t layer, const ShortConvSpec& spec) {
+    short_conv_.run(at, layer, spec);
   }
   /// Rows of the embedding, and values that depend only on the position.
   void embed(PassWorker& at);
@@ -68,6 +73,7 @@ class Forward {
   NextTokenInput next_token_;
   Attention attention_;
   DeltaNet delta_net_;
+  ShortConv short_conv_;
   FeedForwards feed_forwards_;
   LayerInputs layer_inputs_;
   Output output_;

@@ -17,7 +17,8 @@ enum class PassOp {
   kRope,        ///< head norms, RoPE, K and V into the cache
   kAttention,   ///< scores and values
   kMerge,       ///< chunks of attention merged, and quantized
-  kDeltaNet,    ///< convolution, states and their norm
+  kConvolution,  ///< of Gated DeltaNets and short convolutions, with its gates
+  kDeltaNet,    ///< states and their norm
   kAttnOutput,  ///< product, with the residual
   kRouter,      ///< which experts a row goes through; rows gathered for them, and mixed
   kGateUp,      ///< products
@@ -28,7 +29,7 @@ enum class PassOp {
   kRegion,      ///< start and end of the parallel region
   kPack,        ///< weights packed to stay, before a pass
 };
-constexpr std::size_t kPassOps = 16;
+constexpr std::size_t kPassOps = 17;
 
 /// "norm", "ffn_down", ...
 std::string_view pass_op_name(PassOp op);

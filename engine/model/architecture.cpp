@@ -20,8 +20,6 @@ constexpr std::array kKeysToRefuse = {
     RefusedKey{"expert_shared_count", "experts that every token goes to are not computed"},
     RefusedKey{"expert_shared_feed_forward_length",
                "experts that every token goes to are not computed"},
-    RefusedKey{"expert_weights_scale", "weights of experts are not scaled here", {0, 1}},
-    RefusedKey{"expert_gating_func", "weights of experts are a softmax here", {1, 1}},
     RefusedKey{"expert_group_count", "experts have no groups here", {0, 1}},
     RefusedKey{"leading_dense_block_count", "every layer has experts here"},
     RefusedKey{"attn_logit_softcapping", "scores are not capped here"},
@@ -60,6 +58,7 @@ constexpr auto kGraniteMoeKeys = joined(kScaleKeys, kExpertKeys);
 constexpr std::array kSectionKeys = {std::string_view("rope.dimension_sections")};
 constexpr auto kQwen35MoeKeys = joined(
     kSectionKeys, kExpertKeys, std::array{std::string_view("expert_shared_feed_forward_length")});
+constexpr std::array<std::string_view, 2> kLfm2MoeKeys = {"expert_count", "leading_dense_block_count"};
 constexpr std::array<std::string_view, 4> kGemma4Keys = {
     "final_logit_softcapping", "attention.shared_kv_layers", "embedding_length_per_layer_input",
     "expert_count"};
@@ -88,28 +87,18 @@ constexpr std::array kQwen3Roles = {
     RoleNeed{"attn_k_norm.weight", Need::kRequired},
 };
 
-// All experts of a layer are one tensor.
-constexpr std::array kExpertRoles = {
-    RoleNeed{"ffn_gate_inp.weight", Need::kRequired},
-    RoleNeed{"ffn_gate.weight", Need::kRequired, "ffn_gate_exps.weight"},
-    RoleNeed{"ffn_up.weight", Need::kRequired, "ffn_up_exps.weight"},
-    RoleNeed{"ffn_down.weight", Need::kRequired, "ffn_down_exps.weight"},
+constexpr std::array kGptOssRoles = {
+    RoleNeed{"attn_q.bias", Need::kRequired},
+    RoleNeed{"attn_k.bias", Need::kRequired},
+    RoleNeed{"attn_v.bias", Need::kRequired},
+    RoleNeed{"attn_sinks.weight", Need::kRequired},
+    RoleNeed{"attn_output.bias", Need::kRequired},
+    RoleNeed{"ffn_norm.weight", Need::kRequired, "post_attention_norm.weight"},
+    RoleNeed{"ffn_gate_inp.bias", Need::kRequired},
+    RoleNeed{"ffn_gate.bias", Need::kRequired, "ffn_gate_exps.bias"},
+    RoleNeed{"ffn_up.bias", Need::kRequired, "ffn_up_exps.bias"},
+    RoleNeed{"ffn_down.bias", Need::kRequired, "ffn_down_exps.bias"},
 };
-constexpr auto kQwen3MoeRoles = joined(kQwen3Roles, kExpertRoles);
-
-constexpr auto kGptOssRoles = joined(
-    kExpertRoles, std::array{
-                      RoleNeed{"attn_q.bias", Need::kRequired},
-                      RoleNeed{"attn_k.bias", Need::kRequired},
-                      RoleNeed{"attn_v.bias", Need::kRequired},
-                      RoleNeed{"attn_sinks.weight", Need::kRequired},
-                      RoleNeed{"attn_output.bias", Need::kRequired},
-                      RoleNeed{"ffn_norm.weight", Need::kRequired, "post_attention_norm.weight"},
-                      RoleNeed{"ffn_gate_inp.bias", Need::kRequired},
-                      RoleNeed{"ffn_gate.bias", Need::kRequired, "ffn_gate_exps.bias"},
-                      RoleNeed{"ffn_up.bias", Need::kRequired, "ffn_up_exps.bias"},
-                      RoleNeed{"ffn_down.bias", Need::kRequired, "ffn_down_exps.bias"},
-                  });
 
 constexpr std::array kPhi3Roles = {
     RoleNeed{"attn_q.weight", Need::kRequired, "attn_qkv.weight"},
@@ -139,10 +128,8 @@ constexpr std::array kGemma4Roles = {
 // The feed-forward beside the experts is the one that every row uses.
 constexpr auto kGemma4MoeRoles = joined(
     kGemma4Roles, std::array{
-                      RoleNeed{"ffn_gate_inp.weight", Need::kRequired},
                       RoleNeed{"ffn_gate.weight", Need::kRequired, "ffn_gate_up_exps.weight", true},
                       RoleNeed{"ffn_up.weight", Need::kRequired, "ffn_gate_up_exps.weight", true},
-                      RoleNeed{"ffn_down.weight", Need::kRequired, "ffn_down_exps.weight"},
                       RoleNeed{"ffn_gate_shexp.weight", Need::kRequired, "ffn_gate.weight"},
                       RoleNeed{"ffn_up_shexp.weight", Need::kRequired, "ffn_up.weight"},
                       RoleNeed{"ffn_down_shexp.weight", Need::kRequired, "ffn_down.weight"},
@@ -156,11 +143,22 @@ constexpr std::array kQwen35Roles = {
     RoleNeed{"ffn_norm.weight", Need::kRequired, "post_attention_norm.weight"},
 };
 
-constexpr auto kQwen35MoeRoles = joined(kQwen35Roles, kExpertRoles);
 constexpr auto kQwen3NextRoles =
-    joined(kQwen35MoeRoles,
+    joined(kQwen35Roles,
            std::array{RoleNeed{"ssm_beta.weight", Need::kRequired, "ssm_ba.weight", true},
                       RoleNeed{"ssm_alpha.weight", Need::kRequired, "ssm_ba.weight", true}});
+
+// One product gives b, c and x; modeling_lfm2.py.
+constexpr std::array kLfm2Roles = {
+    RoleNeed{"attn_q_norm.weight", Need::kRequired},
+    RoleNeed{"attn_k_norm.weight", Need::kRequired},
+    RoleNeed{"shortconv.b.weight", Need::kRequired, "shortconv.in_proj.weight"},
+    RoleNeed{"shortconv.c.weight", Need::kRequired, "shortconv.in_proj.weight"},
+    RoleNeed{"shortconv.x.weight", Need::kRequired, "shortconv.in_proj.weight"},
+    RoleNeed{"output_norm.weight", Need::kRequired, "token_embd_norm.weight"},
+};
+constexpr auto kLfm2MoeRoles =
+    joined(kLfm2Roles, std::array{RoleNeed{"exp_probs_b.bias", Need::kOptional}});
 
 // modeling_gemma4.py, the text model; keys as in llama.cpp's src/models/gemma4.cpp.
 constexpr Architecture gemma4(bool with_experts) {
@@ -204,7 +202,7 @@ constexpr std::array kArchitectures = {
                  .has_experts = true,
                  .rope_scalings = kRopeScalings,
                  .computed_keys = kExpertKeys,
-                 .roles = kQwen3MoeRoles},
+                 .roles = kQwen3Roles},
     // modeling_gpt_oss.py; post_attention_norm is the norm before the feed-forward.
     Architecture{.name = "gpt-oss",
                  .keys = {.d_ff = "expert_feed_forward_length"},
@@ -236,7 +234,7 @@ constexpr std::array kArchitectures = {
                  .has_shared_expert = true,
                  .rope_scalings = kRopeScalings,
                  .computed_keys = kQwen35MoeKeys,
-                 .roles = kQwen35MoeRoles},
+                 .roles = kQwen35Roles},
     // modeling_qwen3_next.py; value heads are in transformers' order, unlike those of qwen35.
     Architecture{.name = "qwen3next",
                  .keys = {.d_ff = "expert_feed_forward_length"},
@@ -269,8 +267,7 @@ constexpr std::array kArchitectures = {
                  .has_scales = true,
                  .has_experts = true,
                  .rope_scalings = kRopeScalings,
-                 .computed_keys = kGraniteMoeKeys,
-                 .roles = kExpertRoles},
+                 .computed_keys = kGraniteMoeKeys},
     // modeling_gemma3.py, the text model; keys as in llama.cpp's src/llama-model.cpp. Norms'
     // weights in files hold 1 + w. Of 27 B, of 62 layers, no key gives the scale of scores.
     Architecture{.name = "gemma3",
@@ -285,6 +282,26 @@ constexpr std::array kArchitectures = {
                  .roles = kGemma3Roles},
     gemma4(false),
     gemma4(true),
+    // Layers without KV heads are short convolutions.
+    Architecture{.name = "lfm2",
+                 .keys = {.conv_width = "shortconv.l_cache"},
+                 .rope_pairs = RopePairs::kHalves,
+                 .rope_theta = 1000000.0F,
+                 .has_short_convs = true,
+                 .rope_scalings = kRopeScalings,
+                 .roles = kLfm2Roles},
+    // modeling_lfm2_moe.py; the first layers have one feed-forward of another width.
+    Architecture{.name = "lfm2moe",
+                 .keys = {.conv_width = "shortconv.l_cache"},
+                 .rope_pairs = RopePairs::kHalves,
+                 .rope_theta = 1000000.0F,
+                 .has_short_convs = true,
+                 .has_experts = true,
+                 .has_dense_layers = true,
+                 .router = Router::kSigmoid,
+                 .rope_scalings = kRopeScalings,
+                 .computed_keys = kLfm2MoeKeys,
+                 .roles = kLfm2MoeRoles},
 };
 
 /// The number or boolean that `value` holds; nothing for texts and arrays.

@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "engine/gguf/gguf_file.h"
+#include "engine/model/layer_spec.h"
 #include "quant/numerics/activation.h"
 
 namespace llm {
@@ -46,6 +47,10 @@ struct HyperParameterKeys {
   std::string_view logit_cap = "final_logit_softcapping";
   std::string_view n_experts = "expert_count";
   std::string_view n_experts_used = "expert_used_count";
+  std::string_view d_expert = "expert_feed_forward_length";  ///< where dense layers have d_ff
+  std::string_view n_dense_layers = "leading_dense_block_count";
+  std::string_view router = "expert_gating_func";
+  std::string_view experts_scale = "expert_weights_scale";
   std::string_view d_shared = "expert_shared_feed_forward_length";
   std::string_view pooling = "pooling_type";
   std::string_view n_mtp_layers = "nextn_predict_layers";
@@ -120,7 +125,10 @@ struct Architecture {
   bool has_output_gate = false;     ///< AttentionSpec::output_gate
   bool has_value_norm = false;      ///< AttentionSpec::value_norm
   bool values_may_be_keys = false;  ///< AttentionSpec::v_is_k, in layers without attn_v
+  bool has_short_convs = false;     ///< layers without KV heads have a ShortConvSpec
   bool has_experts = false;         ///< feed-forwards are mixtures of experts
+  bool has_dense_layers = false;    ///< but for the file's first ones
+  Router router = Router::kSoftmax;
   bool has_shared_expert = false;   ///< FfnSpec::d_shared
   bool has_ffn_norms = false;       ///< FfnSpec::own_norms
   /// All but the last of so many layers have the file's attention.sliding_window; 1: every layer

@@ -40,6 +40,9 @@ class Reader {
   Status read_head_dim();
   Status read_shared_keys();
   Status read_delta_nets();
+  Status read_short_convs();
+  Result<std::size_t> read_conv_width() const;
+  Status read_router(FfnSpec& spec) const;
   Result<std::vector<bool>> read_recurrent_layers() const;
   /// A flag of each layer; empty where the key is absent or holds no array.
   Result<std::vector<bool>> read_flags(const std::string& key) const;
@@ -91,6 +94,7 @@ Result<HyperParameters> Reader::run() {
   LLM_RETURN_IF_ERROR(read_head_dim());
   LLM_RETURN_IF_ERROR(read_shared_keys());
   LLM_RETURN_IF_ERROR(read_delta_nets());
+  LLM_RETURN_IF_ERROR(read_short_convs());
   LLM_RETURN_IF_ERROR(read_layers());
   LLM_RETURN_IF_ERROR(read_rope());
   LLM_RETURN_IF_ERROR(read_scales());
@@ -310,19 +314,49 @@ Status Reader::read_experts() {
                                                 size, contract::kPanelRows));
   };
   LLM_RETURN_IF_ERROR(check(keys().d_model, config_.d_model));
-  std::size_t d_shared = 0;
+  FfnSpec spec{.n_experts = n_experts,
+               .n_used = n_used,
+               .own_norms = config_.architecture->has_ffn_norms};
   if (config_.architecture->has_shared_expert) {
-    LLM_TRY(d_shared, read_dim(key_of(keys().d_shared)));
+    LLM_TRY(spec.d_shared, read_dim(key_of(keys().d_shared)));
   }
-  for (LayerSpec& layer : config_.layers) {
-    LLM_RETURN_IF_ERROR(check(keys().d_ff, layer.d_ff()));
-    layer.ffns[0].n_experts = n_experts;
-    layer.ffns[0].n_used = n_used;
-    layer.ffns[0].d_shared = d_shared;
-    layer.ffns[0].own_norms = config_.architecture->has_ffn_norms;
+  LLM_RETURN_IF_ERROR(read_router(spec));
+  std::uint64_t n_dense = 0;
+  std::string_view width_key = keys().d_ff;
+  if (config_.architecture->has_dense_layers) {
+    width_key = keys().d_expert;
+    const std::string key = key_of(keys().n_dense_layers);
+    LLM_TRY(n_dense, gguf_.get_unsigned_or(key, 0));
+    if (n_dense > config_.n_layers)
+      return malformed(key, fmt::format("found {}, need at most {} = {}", n_dense,
+                                        key_of(keys().n_layers), config_.n_layers));
+  }
+  LLM_TRY(const PerLayer widths, read_dims(key_of(width_key)));
+  for (std::size_t i = static_cast<std::size_t>(n_dense); i < config_.n_layers; ++i) {
+    spec.d_ff = static_cast<std::size_t>(widths[i]);
+    LLM_RETURN_IF_ERROR(check(width_key, spec.d_ff));
+    config_.layers[i].ffns = {spec};
   }
   if (config_.architecture->has_ffn_norms)
     config_.router_divisor = static_cast<float>(std::sqrt(static_cast<double>(config_.d_model)));
+  return Ok{};
+}
+
+/// How the experts are chosen.
+Status Reader::read_router(FfnSpec& spec) const {
+  spec.router = config_.architecture->router;
+  // llama.cpp's numbers (llama_expert_gating_func_type in its src/llama-hparams.h).
+  const bool is_softmax = spec.router == Router::kSoftmax;
+  const std::uint64_t known = is_softmax ? 1 : 2;
+  const std::string key = key_of(keys().router);
+  LLM_TRY(const std::uint64_t found, gguf_.get_unsigned_or(key, known));
+  if (found != known)
+    return unsupported(key, fmt::format("found {}, need {}: weights of experts are {} here", found,
+                                        known, is_softmax ? "a softmax" : "sigmoids"));
+  const std::string scale_key = key_of(keys().experts_scale);
+  LLM_TRY(spec.experts_scale, gguf_.get_float_or(scale_key, 1));
+  if (spec.experts_scale == 0) spec.experts_scale = 1;  // a key that is not there
+  LLM_TRY(spec.experts_scale, read_positive(scale_key, spec.experts_scale));
   return Ok{};
 }
 
@@ -340,6 +374,10 @@ Status Reader::read_heads() {
     LLM_TRY(kv_heads, read_per_layer(kv_key));
   }
   for (std::size_t i = 0; i < config_.n_layers; ++i) {
+    if (kv_heads[i] == 0 && config_.architecture->has_short_convs) {
+      config_.layers[i].mixer = ShortConvSpec{.d_model = config_.d_model};
+      continue;
+    }
     if (kv_heads[i] == 0 || kv_heads[i] > heads[i] || heads[i] % kv_heads[i] != 0)
       return malformed(kv_key, fmt::format("found {}, need a divisor of {} = {}",
                                            shown(kv_heads, i), key, heads[i]));
@@ -351,6 +389,7 @@ Status Reader::read_heads() {
 
 Status Reader::read_head_dim() {
   for (std::size_t i = 0; i < config_.n_layers; ++i) {
+    if (config_.layers[i].attention() == nullptr) continue;
     AttentionSpec& spec = *config_.layers[i].attention();
     const bool is_of_windows =
         spec.window > 0 && gguf_.find(key_of(keys().window_head_dim)) != nullptr;
@@ -433,25 +472,38 @@ Result<std::vector<bool>> Reader::read_recurrent_layers() const {
   return out;
 }
 
+Result<std::size_t> Reader::read_conv_width() const {
+  const std::string key = key_of(keys().conv_width);
+  LLM_TRY(const std::size_t width, read_dim(key));
+  if (width < 2 || width > kMaxConvWidth)
+    return unsupported(key, fmt::format("found {}, need 2 to {}", width, kMaxConvWidth));
+  return width;
+}
+
+Status Reader::read_short_convs() {
+  if (!config_.architecture->has_short_convs) return Ok{};
+  LLM_TRY(const std::size_t width, read_conv_width());
+  for (LayerSpec& layer : config_.layers)
+    if (auto* spec = std::get_if<ShortConvSpec>(&layer.mixer)) spec->conv_width = width;
+  return Ok{};
+}
+
 Status Reader::read_delta_nets() {
   if (config_.architecture->full_attention_period == 0) return Ok{};
   LLM_TRY(const std::vector<bool> recurrent, read_recurrent_layers());
   const std::string v_heads_key = key_of(keys().delta_v_heads);
   const std::string v_rows_key = key_of(keys().delta_v_rows);
-  const std::string width_key = key_of(keys().conv_width);
   LLM_TRY(const std::size_t k_heads, read_dim(key_of(keys().delta_k_heads)));
   LLM_TRY(const std::size_t v_heads, read_dim(v_heads_key));
   LLM_TRY(const std::size_t k_dim, read_dim(key_of(keys().delta_k_dim)));
   LLM_TRY(const std::size_t v_rows, read_dim(v_rows_key));
-  LLM_TRY(const std::size_t width, read_dim(width_key));
+  LLM_TRY(const std::size_t width, read_conv_width());
   if (v_heads % k_heads != 0)
     return malformed(v_heads_key, fmt::format("found {}, need a multiple of {} = {}", v_heads,
                                               key_of(keys().delta_k_heads), k_heads));
   if (v_rows % v_heads != 0)
     return malformed(v_rows_key, fmt::format("found {}, need a multiple of {} = {}", v_rows,
                                              v_heads_key, v_heads));
-  if (width < 2 || width > kMaxConvWidth)
-    return unsupported(width_key, fmt::format("found {}, need 2 to {}", width, kMaxConvWidth));
   // Also bounds k_heads, which divides v_heads.
   if (k_dim > kMaxDim / v_heads)
     return malformed(key_of(keys().delta_k_dim), fmt::format("found {}, need at most {} with {} "
@@ -514,7 +566,8 @@ Status Reader::read_rope() {
   for (const LayerSpec& layer : config_.layers)
     if (first == 0) first = layer.head_dim();
   if (first == 0)
-    return unsupported(key_of(keys().full_attention_period),
+    return unsupported(key_of(config_.architecture->has_short_convs ? keys().n_kv_heads
+                                                                   : keys().full_attention_period),
                        "found no layer with attention, need one");
   LLM_TRY(const std::size_t dims, read_rope_dims(keys().rope_dims, 0, false));
   RopeSpec rope{.dims = dims};

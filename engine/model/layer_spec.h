@@ -30,6 +30,16 @@ struct AttentionSpec {
   std::size_t heads_per_kv() const { return n_heads / n_kv_heads; }
 };
 
+/// A causal convolution of each channel by itself (docs/numerics.md, "Convolution").
+struct ConvolutionSpec {
+  std::size_t channels = 0;
+  std::size_t width = 0;  ///< positions that it sees, its own the last; >= 2
+  bool silu = false;      ///< of what it gives
+
+  /// Values of the rows before the next one, which a sequence keeps.
+  std::size_t tail() const { return (width - 1) * channels; }
+};
+
 /// Gated DeltaNet (docs/numerics.md): a causal convolution over q, k and v, then a state for each
 /// value head that every token changes.
 struct DeltaNetSpec {
@@ -50,6 +60,22 @@ struct DeltaNetSpec {
   constexpr std::size_t v_rows() const { return n_v_heads * v_dim; }
   /// Channels of the convolution: q, k and v, one after the other.
   std::size_t channels() const { return 2 * k_rows() + v_rows(); }
+  ConvolutionSpec convolution() const { return {channels(), conv_width, true}; }
+};
+
+/// A convolution between two gates (docs/numerics.md, "Short convolution"). Its channels are
+/// d_model.
+struct ShortConvSpec {
+  std::size_t d_model = 0;
+  std::size_t conv_width = 0;  ///< shortconv.l_cache: positions that the convolution sees, >= 2
+
+  ConvolutionSpec convolution() const { return {d_model, conv_width}; }
+};
+
+/// How a router's logits become the choice of experts and their weights (docs/numerics.md).
+enum class Router {
+  kSoftmax,  ///< of the chosen logits
+  kSigmoid,  ///< of each logit, divided by the sum of the chosen
 };
 
 /// A gated feed-forward, or a mixture of experts.
@@ -58,6 +84,8 @@ struct FfnSpec {
   std::size_t n_experts = 0;  ///< expert_count; 0: no experts
   std::size_t n_used = 0;     ///< expert_used_count: experts per row
   std::size_t d_shared = 0;   ///< width of an expert that every row uses; 0: there is none
+  Router router = Router::kSoftmax;
+  float experts_scale = 1;  ///< expert_weights_scale: the experts' weights are multiplied by it
   /// The router, the experts and the shared expert read norms of their own of the residual stream,
   /// and what the experts and the shared one give is normed before it is added.
   bool own_norms = false;
@@ -78,6 +106,8 @@ enum class LayerPart {
   kValueNorm,     ///< AttentionSpec::value_norm, of a layer with kOwnKeys
   kOutputGate,    ///< AttentionSpec::output_gate
   kDeltaNet,      ///< LayerSpec::mixer is DeltaNetSpec
+  kShortConv,     ///< LayerSpec::mixer is ShortConvSpec
+  kConvolution,   ///< LayerSpec::mixer has a convolution
   kPostNorms,     ///< LayerSpec::has_post_norms
   kExperts,       ///< a feed-forward is a mixture of experts
   kSharedExpert,  ///< FfnSpec::d_shared
@@ -109,7 +139,7 @@ class LayerPartSet {
 /// Everything that one layer is, except what its tensors show: biases, norms of heads.
 struct LayerSpec {
   /// The part that reads other positions.
-  std::variant<AttentionSpec, DeltaNetSpec> mixer = {};
+  std::variant<AttentionSpec, DeltaNetSpec, ShortConvSpec> mixer = {};
   std::vector<FfnSpec> ffns = {};  ///< in the order in which they are computed
   bool has_post_norms = false;     ///< norms before each sum into the residual stream
   std::size_t d_input = 0;         ///< values of its own that the token gives it; 0: none
@@ -121,6 +151,12 @@ struct LayerSpec {
   AttentionSpec* attention() { return std::get_if<AttentionSpec>(&mixer); }
   const AttentionSpec* attention() const { return std::get_if<AttentionSpec>(&mixer); }
   const DeltaNetSpec* delta_net() const { return std::get_if<DeltaNetSpec>(&mixer); }
+  const ShortConvSpec* short_conv() const { return std::get_if<ShortConvSpec>(&mixer); }
+  /// The mixer's; of width 0 if it has none.
+  ConvolutionSpec convolution() const {
+    if (delta_net() != nullptr) return delta_net()->convolution();
+    return short_conv() == nullptr ? ConvolutionSpec() : short_conv()->convolution();
+  }
 
   LayerPartSet parts() const {
     return LayerPartSet()
@@ -130,6 +166,8 @@ struct LayerSpec {
         .add(LayerPart::kValueNorm, has_own_keys() && attention()->value_norm)
         .add(LayerPart::kOutputGate, attention() != nullptr && attention()->output_gate)
         .add(LayerPart::kDeltaNet, delta_net() != nullptr)
+        .add(LayerPart::kShortConv, short_conv() != nullptr)
+        .add(LayerPart::kConvolution, convolution().width > 0)
         .add(LayerPart::kPostNorms, has_post_norms)
         .add(LayerPart::kExperts, n_experts() > 0)
         .add(LayerPart::kSharedExpert, d_shared() > 0)
@@ -156,7 +194,8 @@ struct LayerSpec {
   std::size_t delta_v_rows() const { return delta_net() == nullptr ? 0 : delta_net()->v_rows(); }
   std::size_t delta_v_heads() const { return delta_net() == nullptr ? 0 : delta_net()->n_v_heads; }
   std::size_t delta_v_dim() const { return delta_net() == nullptr ? 0 : delta_net()->v_dim; }
-  std::size_t conv_width() const { return delta_net() == nullptr ? 0 : delta_net()->conv_width; }
+  std::size_t conv_width() const { return convolution().width; }
+  std::size_t conv_channels() const { return convolution().channels; }
   /// Rows of d_model that its input is a product of.
   std::size_t n_inputs() const { return reads_next_token ? 2 : 0; }
   std::size_t n_input() const { return d_input; }

@@ -28,7 +28,11 @@ struct LayerParts {
   Matrix attn_gate;           ///< (n_v_heads * v_dim, d_model): of its output
   Matrix ssm_beta;            ///< (n_v_heads, d_model): how much a token replaces
   Matrix ssm_alpha;           ///< (n_v_heads, d_model): how much stays
-  Vector ssm_conv1d;          ///< (channels, conv_width): the last is of the token itself
+  Matrix conv_b;              ///< (d_model, d_model): of a short convolution, gates its input
+  Matrix conv_c;              ///< (d_model, d_model): gates its output
+  Matrix conv_x;              ///< (d_model, d_model): its input
+  Vector conv1d;              ///< (channels, conv_width): the last is of the token itself
+  Matrix conv_out;            ///< (d_model, d_model)
   Vector ssm_dt;              ///< (n_v_heads): added to alpha
   Vector ssm_a;               ///< (n_v_heads): below 0, of the logarithm of what stays
   Vector ssm_norm;            ///< (v_dim)
@@ -39,6 +43,7 @@ struct LayerParts {
   Vector experts_norm;        ///< (d_model): pre_ffw_norm_2.weight
   Matrix ffn_gate_inp;        ///< (n_experts, d_model): the router
   Vector ffn_gate_inp_bias;   ///< (n_experts)
+  Vector expert_bias;         ///< (n_experts): added for the choice alone
   Matrix ffn_gate;            ///< (n_ffn * d_ff, d_model): one expert after the other
   Matrix ffn_up;              ///< (n_ffn * d_ff, d_model)
   Matrix ffn_down;            ///< (n_ffn * d_model, d_ff)

@@ -69,8 +69,9 @@ struct TensorRole {
   bool per_layer;
   /// Layers without it have no such tensor; of one outside the layers, models whose layers lack it.
   LayerPart part = LayerPart::kEvery;
-  LayerPart other_part = LayerPart::kEvery;  ///< in layers with it, another role's tensor is read:
-  std::string_view other_name = {};          ///< that one; empty: never
+  /// In layers with it another tensor is read, unless the architecture names one (RoleNeed):
+  LayerPart other_part = LayerPart::kEvery;
+  std::string_view other_name = {};  ///< that one; empty: never
 
   constexpr TensorRole(std::string_view role, Need n, ModelSize n_rows, ModelSize n_cols, View v,
                        Matrix packed, RowOrder row_order = RowOrder::kPlain,
@@ -195,9 +196,19 @@ inline constexpr std::array kTensorRoles = [] {
       TensorRole("ssm_alpha.weight", kRequired, &S::delta_v_heads, &H::d_model, &L::ssm_alpha,
                  &LW::ssm_alpha)
           .of(kDeltaNet),
-      TensorRole("ssm_conv1d.weight", kRequired, &S::conv_width, &L::ssm_conv1d, &LW::ssm_conv1d,
-                 kPlain, &S::delta_channels)
-          .of(kDeltaNet),
+      TensorRole("shortconv.b.weight", kAbsent, &H::d_model, &H::d_model, &L::conv_b, &LW::conv_b)
+          .of(kShortConv),
+      TensorRole("shortconv.c.weight", kAbsent, &H::d_model, &H::d_model, &L::conv_c, &LW::conv_c)
+          .of(kShortConv),
+      TensorRole("shortconv.x.weight", kAbsent, &H::d_model, &H::d_model, &L::conv_x, &LW::conv_x)
+          .of(kShortConv),
+      TensorRole("ssm_conv1d.weight", kRequired, &S::conv_width, &L::conv1d, &LW::conv1d, kPlain,
+                 &S::conv_channels)
+          .of(kConvolution)
+          .with(kShortConv, "shortconv.conv.weight"),
+      TensorRole("shortconv.out_proj.weight", kRequired, &H::d_model, &H::d_model, &L::conv_out,
+                 &LW::conv_out)
+          .of(kShortConv),
       TensorRole("ssm_dt.bias", kRequired, &S::delta_v_heads, &L::ssm_dt, &LW::ssm_dt)
           .of(kDeltaNet),
       TensorRole("ssm_a", kRequired, &S::delta_v_heads, &L::ssm_a, &LW::ssm_a).of(kDeltaNet),
@@ -211,21 +222,26 @@ inline constexpr std::array kTensorRoles = [] {
       TensorRole("ffn_norm.weight", kRequired, &H::d_model, &L::ffn_norm, &LW::ffn_norm),
       TensorRole("ffn_gate_inp.scale", kRequired, &H::d_model, &L::router_norm, &LW::router_norm)
           .of(kFfnNorms),
-      TensorRole("ffn_gate_inp.weight", kAbsent, &S::n_experts, &H::d_model, &L::ffn_gate_inp,
+      TensorRole("ffn_gate_inp.weight", kRequired, &S::n_experts, &H::d_model, &L::ffn_gate_inp,
                  &LW::ffn_gate_inp)
           .of(kExperts),
       TensorRole("ffn_gate_inp.bias", kAbsent, &S::n_experts, &L::ffn_gate_inp_bias,
                  &LW::ffn_gate_inp_bias)
           .of(kExperts),
+      TensorRole("exp_probs_b.bias", kAbsent, &S::n_experts, &L::expert_bias, &LW::expert_bias)
+          .of(kExperts),
       TensorRole("pre_ffw_norm_2.weight", kRequired, &H::d_model, &L::experts_norm,
                  &LW::experts_norm)
           .of(kFfnNorms),
       TensorRole("ffn_gate.weight", kRequired, &S::d_ff, &H::d_model, &L::ffn_gate, &LW::ffn_gate,
-                 kPlain, &S::n_ffn),
+                 kPlain, &S::n_ffn)
+          .with(kExperts, "ffn_gate_exps.weight"),
       TensorRole("ffn_up.weight", kRequired, &S::d_ff, &H::d_model, &L::ffn_up, &LW::ffn_up, kPlain,
-                 &S::n_ffn),
+                 &S::n_ffn)
+          .with(kExperts, "ffn_up_exps.weight"),
       TensorRole("ffn_down.weight", kRequired, &H::d_model, &S::d_ff, &L::ffn_down, &LW::ffn_down,
-                 kPlain, &S::n_ffn),
+                 kPlain, &S::n_ffn)
+          .with(kExperts, "ffn_down_exps.weight"),
       TensorRole("ffn_gate.bias", kAbsent, &S::d_ff, &L::ffn_gate_bias, &LW::ffn_gate_bias, kPlain,
                  &S::n_ffn),
       TensorRole("ffn_up.bias", kAbsent, &S::d_ff, &L::ffn_up_bias, &LW::ffn_up_bias, kPlain,
@@ -365,6 +381,7 @@ inline std::string name_in_file(const Architecture& architecture, const TensorRo
 inline std::string name_in_file(const HyperParameters& config, const TensorRole& role, int layer) {
   const int block = role.per_layer ? layer + static_cast<int>(config.first_block) : layer;
   if (!role.other_name.empty() &&
+      role_in(*config.architecture, role).in_file == role.name &&
       config.layers[static_cast<std::size_t>(layer)].has(role.other_part))
     return tensor_name(role.other_name, block);
   return name_in_file(*config.architecture, role, block);

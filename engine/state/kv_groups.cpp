@@ -60,6 +60,10 @@ std::vector<LayerMemory> memory_of(const HyperParameters& config, KvType type) {
       out.push_back({.state_bytes = DeltaState::bytes(*spec)});
       continue;
     }
+    if (const ShortConvSpec* spec = layer.short_conv()) {
+      out.push_back({.state_bytes = ConvTail::bytes(spec->convolution())});
+      continue;
+    }
     const AttentionSpec& spec = *layer.attention();
     out.push_back({.layout = {type, spec.head_dim},
                    .n_heads = spec.n_kv_heads,

@@ -16,7 +16,7 @@ void convolve(const llm::ConvolveArgs& args) {
     for (std::size_t j = 0; j < args.width; ++j)
       sum =
           fma(load_f32<A>(args.weights + j * args.stride + c), load_f32<A>(args.rows[j] + c), sum);
-    return swiglu16(sum, one);
+    return args.silu ? swiglu16(sum, one) : sum;
   };
   std::size_t c = 0;
   for (; c + 16 <= args.n; c += 16) store_f32(args.y + c, whole(c));
@@ -25,7 +25,7 @@ void convolve(const llm::ConvolveArgs& args) {
   for (std::size_t j = 0; j < args.width; ++j)
     sum = fma(load_tail<A>(args.weights + j * args.stride + c, args.n - c),
               load_tail<A>(args.rows[j] + c, args.n - c), sum);
-  store_tail(args.y + c, swiglu16(sum, one), args.n - c);
+  store_tail(args.y + c, args.silu ? swiglu16(sum, one) : sum, args.n - c);
 }
 
 template <class A>

@@ -89,13 +89,14 @@ struct AttendArgs {
 /// Bytes of AttendArgs::workspace for up to n_rows = n_tokens * n_heads.
 std::size_t attend_workspace_bytes(const KvLayout& layout, std::size_t n_rows);
 
-/// A causal convolution of one token, each channel by itself, and silu of it (docs/numerics.md).
+/// A causal convolution of one token, each channel by itself (docs/numerics.md).
 struct ConvolveArgs {
   const float* const* rows;  ///< (width) of the channels, those of the token itself the last
   const float* weights;      ///< (width, stride)
   std::size_t stride;
   std::size_t width;
   std::size_t n;  ///< channels
+  bool silu;      ///< of the sums
   float* y;       ///< (n), overwritten
 };
 

@@ -12,9 +12,10 @@ struct Routed {
   std::vector<float> weights;
 };
 
-Routed routed(const std::vector<float>& logits, std::size_t k) {
+Routed routed(const std::vector<float>& logits, std::size_t k, const FfnSpec& spec = {},
+              const std::vector<float>& bias = {}) {
   Routed out{std::vector<std::uint32_t>(k), std::vector<float>(k)};
-  route(logits, out.chosen, out.weights);
+  route(spec, logits, bias, out.chosen, out.weights);
   return out;
 }
 
@@ -31,6 +32,17 @@ TEST_CASE("a row goes through the experts of the largest logits, of equal ones t
   CHECK(routed({2, 1}, 2).chosen == Ids{0, 1});
   const float infinity = std::numeric_limits<float>::infinity();
   CHECK(routed({-infinity, -infinity, 1}, 2).chosen == Ids{0, 2});
+}
+
+TEST_CASE("a router of sigmoids chooses by their sum with the bias, and weighs without it",
+          "[route]") {
+  const FfnSpec spec{.router = Router::kSigmoid, .experts_scale = 2};
+  const Routed found = routed({0, 2, 0, -3}, 2, spec, {0.5F, -0.5F, 0.25F, 0});
+  CHECK(found.chosen == std::vector<std::uint32_t>{0, 2});
+  CHECK(found.weights == std::vector<float>{1, 1});  // 2 * 0.5 / (0.5 + 0.5)
+  CHECK(routed({0, 2, 0, -3}, 2, spec).chosen == std::vector<std::uint32_t>{0, 1});
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const float weight : routed({1, nan, 3}, 2, spec).weights) CHECK(std::isnan(weight));
 }
 
 TEST_CASE("NaN and Inf of a router reach every weight", "[route]") {

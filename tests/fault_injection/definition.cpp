@@ -126,29 +126,30 @@ LLM_WRAP(rms_norm,
 }
 
 LLM_WRAP(route,
-         "_ZN3llm5routeESt4spanIKfLm18446744073709551615EES0_IjLm18446744073709551615EES0_IfLm"
-         "18446744073709551615EE",
-         void, Floats logits, std::span<std::uint32_t> chosen, Output weights) {
-  real_route(logits, chosen, weights);
+         "_ZN3llm5routeERKNS_7FfnSpecESt4spanIKfLm18446744073709551615EES5_S3_IjLm"
+         "18446744073709551615EES3_IfLm18446744073709551615EE",
+         void, const FfnSpec& spec, Floats logits, Floats bias, std::span<std::uint32_t> chosen,
+         Output weights) {
+  real_route(spec, logits, bias, chosen, weights);
   const Fault* fault = strikes("route", {{"experts", logits.size()}});
   if (fault == nullptr) return;
   const std::size_t n = logits.size();
   std::vector<float> other(logits.begin(), logits.end());
   if (fault->is("higher_id")) {
     std::ranges::reverse(other);
-    real_route(other, chosen, weights);
+    real_route(spec, other, bias, chosen, weights);
     for (std::uint32_t& id : chosen) id = static_cast<std::uint32_t>(n) - 1 - id;
     std::ranges::reverse(chosen);
     std::ranges::reverse(weights);
   }
   if (fault->is("by_magnitude")) {
     for (float& logit : other) logit = std::abs(logit);
-    real_route(other, chosen, weights);
+    real_route(spec, other, bias, chosen, weights);
   }
   if (fault->is("of_all")) {  // weights of a softmax over all experts
     std::vector<std::uint32_t> all(n);
     std::vector<float> of_all(n);
-    real_route(logits, all, of_all);
+    real_route(spec, logits, bias, all, of_all);
     for (std::size_t j = 0; j < chosen.size(); ++j) weights[j] = of_all[chosen[j]];
   }
   if (fault->is("equal_weights"))
@@ -204,13 +205,13 @@ LLM_WRAP(add,
 
 // ---- Gated DeltaNet
 
-LLM_WRAP(convolve, "_ZN3llm9reference8convolveESt4spanIKfLm18446744073709551615EES3_", float,
-         Floats inputs, Floats weights) {
+LLM_WRAP(convolve, "_ZN3llm9reference8convolveESt4spanIKfLm18446744073709551615EES3_b", float,
+         Floats inputs, Floats weights, bool silu) {
   const Fault* fault = strikes("convolve", {{"side", "definition"}, {"width", inputs.size()}});
-  if (fault == nullptr || !fault->is("oldest")) return real_convolve(inputs, weights);
+  if (fault == nullptr || !fault->is("oldest")) return real_convolve(inputs, weights, silu);
   std::vector<float> wrong(inputs.begin(), inputs.end());
   wrong[0] = wrong[1];
-  return real_convolve(wrong, weights);
+  return real_convolve(wrong, weights, silu);
 }
 
 LLM_WRAP(unit_length, "_ZN3llm9reference11unit_lengthESt4spanIfLm18446744073709551615EEf", void,

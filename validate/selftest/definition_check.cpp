@@ -105,9 +105,11 @@ CheckResult check_activation(Activation kind, std::string_view name) {
   return verdict.result("all magnitudes");
 }
 
-/// Against the order of the logits and a softmax in f64; half of the logits are ties.
-CheckResult check_routing(const HyperParameters& config) {
-  Bounded verdict("routing");
+/// Against the order of the logits, or of sigmoids and biases, and weights in f64; half of the
+/// logits are ties.
+CheckResult check_routing(const HyperParameters& config, Router router) {
+  Bounded verdict(router == Router::kSoftmax ? "routing" : "routing by sigmoids");
+  const FfnSpec spec{.router = router, .experts_scale = 1.5F};
   const std::size_t experts = config.most(&LayerSpec::n_experts);
   const std::size_t n = std::max<std::size_t>(experts, 12);
   for (std::uint32_t seed = 1; seed <= 40; ++seed) {
@@ -116,19 +118,31 @@ CheckResult check_routing(const HyperParameters& config) {
     for (std::size_t i = 0; i < n; i += 2) logits[i] = logits[i / 4 * 4];
     std::vector<std::uint32_t> chosen(k);
     std::vector<float> weights(k);
-    route(logits, chosen, weights);
+    // Multiples of a quarter, so that no rounding changes the order.
+    std::vector<float> bias;
+    if (router == Router::kSigmoid)
+      for (std::size_t i = 0; i < n; ++i)
+        bias.push_back(0.25F * static_cast<float>((i / 4 * 7 + seed) % 9) - 1);
+    route(spec, logits, bias, chosen, weights);
+    std::vector<double> shares;
+    std::vector<double> keys;
+    for (std::size_t i = 0; i < n; ++i) {
+      const double e = std::exp(f64(logits[i]));
+      shares.push_back(bias.empty() ? e : e / (1 + e));
+      keys.push_back(bias.empty() ? f64(logits[i]) : shares.back() + f64(bias[i]));
+    }
     std::vector<std::uint32_t> exact(n);
     std::iota(exact.begin(), exact.end(), 0U);
-    std::ranges::stable_sort(exact, [&](auto a, auto b) { return logits[a] > logits[b]; });
+    std::ranges::stable_sort(exact, [&](auto a, auto b) { return keys[a] > keys[b]; });
     exact.resize(k);
     std::ranges::sort(exact);
     double sum = 0;
-    for (const std::uint32_t id : exact) sum += std::exp(f64(logits[id]));
+    for (const std::uint32_t id : exact) sum += shares[id] / 1.5;
     // exp of a rounded difference, k sums and the quotient.
     const double bound = static_cast<double>(k + 6) * 2 * kU;
     for (std::size_t j = 0; j < k; ++j) {
       verdict.add(chosen[j], exact[j], 0, static_cast<double>(j));
-      const double weight = std::exp(f64(logits[exact[j]])) / sum;
+      const double weight = shares[exact[j]] / sum;
       verdict.add(f64(weights[j]), weight, bound * weight + bound, f64(logits[exact[j]]));
     }
   }
@@ -329,7 +343,9 @@ CheckResult check_activations() {
 std::vector<CheckResult> check_definition(const HyperParameters& config,
                                           std::span<const Rope> ropes,
                                           std::span<const float> rope_divisors) {
-  std::vector<CheckResult> out = {check_exp(), check_norm(config), check_routing(config)};
+  std::vector<CheckResult> out = {check_exp(), check_norm(config),
+                                  check_routing(config, Router::kSoftmax),
+                                  check_routing(config, Router::kSigmoid)};
   for (const auto& [kind, name] : kActivations) out.push_back(check_activation(kind, name));
   for (std::size_t i = 0; i < ropes.size(); ++i) {
     if (ropes[i].pairs() == 0) continue;  // nothing rotates

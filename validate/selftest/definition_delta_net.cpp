@@ -71,7 +71,7 @@ CheckResult check_gates() {
 }
 
 CheckResult check_convolution(std::size_t width) {
-  Bounded verdict("a DeltaNet's convolution");
+  Bounded verdict("a convolution");
   for (const Values values : {Values::kPlain, Values::kOutliers, Values::kTiny, Values::kTies}) {
     const auto inputs = draw(values, 500 * width, 1);
     const auto weights = draw(Values::kPlain, 500 * width, 2);
@@ -84,12 +84,14 @@ CheckResult check_convolution(std::size_t width) {
         sum += f64(w[j]) * f64(x[j]);
         magnitude += std::abs(f64(w[j]) * f64(x[j]));
       }
+      const double order = (static_cast<double>(width) + 0.1) * kU * magnitude;
+      verdict.add(f64(reference::convolve(x, w, false)), sum,
+                  order + kDenormal * static_cast<double>(width), sum);
       if (std::abs(sum) > 80) continue;
       const double exact = sum / (1 + std::exp(-sum));
       // The derivative of silu is at most 1.1.
-      const double off = 1.1 * (static_cast<double>(width) + 0.1) * kU * magnitude;
-      verdict.add(f64(reference::convolve(x, w)), exact,
-                  off + (kExpError + 3.1 * kU) * std::abs(exact) +
+      verdict.add(f64(reference::convolve(x, w, true)), exact,
+                  1.1 * order + (kExpError + 3.1 * kU) * std::abs(exact) +
                       kDenormal * static_cast<double>(2 + width),
                   sum);
     }

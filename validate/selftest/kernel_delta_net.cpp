@@ -75,6 +75,7 @@ CheckResult check_convolve(KernelTables tables, const KernelSizes& sizes) {
   for_each_case(sizes.head_dim, [&](std::size_t n, Values values, std::uint32_t seed) {
     const std::size_t width = 2 + seed % 3;
     const std::size_t stride = n + seed % 5;
+    const bool silu = seed % 2 == 0;
     const Floats x(draw(values, width * stride, seed), n % 16 * sizeof(float), Floats::kRead);
     const std::vector<float> in_file = draw(Values::kPlain, width * n, seed + 1);
     std::vector<float> turned(width * stride);
@@ -87,16 +88,19 @@ CheckResult check_convolve(KernelTables tables, const KernelSizes& sizes) {
         turned[j * stride + c] = in_file[c * width + j];
         inputs.push_back(rows[j][c]);
       }
-      expected.push_back(reference::convolve(inputs, std::span(in_file).subspan(c * width, width)));
+      expected.push_back(
+          reference::convolve(inputs, std::span(in_file).subspan(c * width, width), silu));
     }
     const Floats weights(turned, n % 3 * sizeof(float), Floats::kRead);
-    check.compare(fmt::format("{} channels, width {}, {} values", n, width, name_of(values)),
+    check.compare(fmt::format("{} channels, width {}{}, {} values", n, width,
+                              silu ? ", silu" : "", name_of(values)),
                   expected, untouched<float>(n), n % 7 * sizeof(float), [&](auto& table, float* y) {
                     table.convolve({.rows = rows.data(),
                                     .weights = weights.data(),
                                     .stride = stride,
                                     .width = width,
                                     .n = n,
+                                    .silu = silu,
                                     .y = y});
                   });
   });

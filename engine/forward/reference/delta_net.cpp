@@ -10,21 +10,21 @@ namespace llm::reference {
 
 using contract::LaneSum;
 
-float convolve(std::span<const float> inputs, std::span<const float> weights) {
+float convolve(std::span<const float> inputs, std::span<const float> weights, bool silu) {
   float sum = 0;
   for (std::size_t j = 0; j < inputs.size(); ++j) sum = std::fma(weights[j], inputs[j], sum);
-  return contract::activate(Activation::kSwiGlu, sum, 1.0F);
+  return silu ? contract::activate(Activation::kSwiGlu, sum, 1.0F) : sum;
 }
 
-void convolve(const DeltaNetSpec& spec, std::span<const float> x, std::span<const float> weights,
-              const DeltaState& state, std::span<float> y) {
-  const std::size_t width = spec.conv_width;
+void convolve(const ConvolutionSpec& spec, std::span<const float> x, std::span<const float> weights,
+              const ConvTail& tail, std::span<float> y) {
+  const std::size_t width = spec.width;
   std::vector<float> inputs(width);
   for (std::size_t c = 0; c < x.size(); ++c) {
-    for (std::size_t age = 1; age < width; ++age) inputs[width - 1 - age] = state.input(age)[c];
+    for (std::size_t age = 1; age < width; ++age) inputs[width - 1 - age] = tail.input(age)[c];
     inputs[width - 1] = x[c];
-    y[c] = convolve(inputs, weights.subspan(c * width, width));
-    for (std::size_t age = 1; age < width; ++age) state.input(age)[c] = inputs[width - age];
+    y[c] = convolve(inputs, weights.subspan(c * width, width), spec.silu);
+    for (std::size_t age = 1; age < width; ++age) tail.input(age)[c] = inputs[width - age];
   }
 }
 

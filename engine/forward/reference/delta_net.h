@@ -7,18 +7,18 @@
 
 namespace llm::reference {
 
-/// Gated DeltaNet in plain loops: the definition (docs/numerics.md, "Gated DeltaNet") that every
+/// Convolutions and Gated DeltaNets in plain loops: the definition (docs/numerics.md) that every
 /// fast path equals bit for bit. All work on one token.
 
-/// One channel: silu of the fma chain over inputs, oldest first.
-float convolve(std::span<const float> inputs, std::span<const float> weights);
+/// One channel: the fma chain over inputs, oldest first, or silu of it.
+float convolve(std::span<const float> inputs, std::span<const float> weights, bool silu);
 
-/// The convolution of a token; `state` then has the token's row as the last.
+/// The convolution of a token; `tail` then has the token's row as the last.
 /// @param x        (channels), before the convolution
-/// @param weights  (channels, conv_width)
+/// @param weights  (channels, width)
 /// @param y        (channels), overwritten
-void convolve(const DeltaNetSpec& spec, std::span<const float> x, std::span<const float> weights,
-              const DeltaState& state, std::span<float> y);
+void convolve(const ConvolutionSpec& spec, std::span<const float> x, std::span<const float> weights,
+              const ConvTail& tail, std::span<float> y);
 
 /// x of length 1, times `factor`.
 void unit_length(std::span<float> x, float factor);

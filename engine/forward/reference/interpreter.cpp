@@ -21,6 +21,9 @@ static_assert(std::ranges::all_of(kTaps, [](const Tap& tap) {
     return role.empty() || (i < kTensorRoles.size() && kTensorRoles[i].per_layer == tap.per_layer);
   });
 }));
+
+constexpr std::string_view kExpertBias = "exp_probs_b.bias";
+
 /// Row t of n.
 template <typename T>
 std::span<T> row(std::span<T> matrix, std::size_t t, std::size_t n) {
@@ -101,6 +104,9 @@ std::vector<float> Interpreter::run(const Tap& tap, int layer, const OpInputs& i
     case TapOp::kConvolution:
       convolve(tap, layer, in, y);
       break;
+    case TapOp::kMultiply:
+      for (std::size_t i = 0; i < y.size(); ++i) y[i] = x[i] * in.taps[1][i];
+      break;
     case TapOp::kDeltaRule:
       delta_rule(tap, layer, in, y);
       break;
@@ -122,7 +128,7 @@ std::vector<float> Interpreter::run(const Tap& tap, int layer, const OpInputs& i
              row(y, t, n));
       break;
     case TapOp::kMix:
-      mix(ffn(layer), in.taps[1], x, y);
+      mix(layer, in.taps[1], x, y);
       break;
     case TapOp::kSum:
       std::ranges::copy(x, y.begin());
@@ -142,12 +148,11 @@ void Interpreter::store(std::span<const std::size_t> positions, std::span<const 
 
 void Interpreter::convolve(const Tap& tap, int layer, const OpInputs& in,
                            std::span<float> y) const {
-  const DeltaNetSpec& spec = *model_.config().layers[static_cast<std::size_t>(layer)].delta_net();
-  const DeltaState state(spec, in.cache->state(in.cache_layer));
+  const ConvolutionSpec spec = config_of(layer).convolution();
+  const ConvTail tail(spec, in.cache->state(in.cache_layer));
   const std::size_t n = in.positions.size();
   for (std::size_t t = 0; t < n; ++t)
-    reference::convolve(spec, row(in.taps[0], t, n), vector(tap.weight, layer), state,
-                        row(y, t, n));
+    reference::convolve(spec, row(in.taps[0], t, n), vector(tap.weight, layer), tail, row(y, t, n));
 }
 
 void Interpreter::delta_rule(const Tap& tap, int layer, const OpInputs& in,
@@ -178,7 +183,7 @@ std::vector<Product> Interpreter::products(const Tap& tap, int layer, std::span<
   std::vector<std::uint32_t> chosen(used);
   std::vector<float> weights(used);
   for (std::size_t t = 0; t < n; ++t) {
-    route(row(router, t, n), chosen, weights);
+    route(spec, row(router, t, n), vector(kExpertBias, layer), chosen, weights);
     for (std::size_t j = 0; j < used; ++j) {
       Product& product = of_expert[chosen[j]];
       const auto from = is_cut ? row(x, t * used + j, n * used) : row(x, t, n);
@@ -194,14 +199,15 @@ std::vector<Product> Interpreter::products(const Tap& tap, int layer, std::span<
   return of_expert;
 }
 
-void Interpreter::mix(const FfnSpec& spec, std::span<const float> router, std::span<const float> x,
+void Interpreter::mix(int layer, std::span<const float> router, std::span<const float> x,
                       std::span<float> y) const {
+  const FfnSpec& spec = ffn(layer);
   const std::size_t n = router.size() / spec.n_experts;
   const std::size_t used = spec.n_used;
   std::vector<std::uint32_t> chosen(used);
   std::vector<float> weights(used);
   for (std::size_t t = 0; t < n; ++t) {
-    route(row(router, t, n), chosen, weights);
+    route(spec, row(router, t, n), vector(kExpertBias, layer), chosen, weights);
     for (std::size_t j = 0; j < used; ++j)
       axpy(weights[j], row(x, t * used + j, n * used), row(y, t, n));
   }

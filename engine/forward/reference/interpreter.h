@@ -74,14 +74,14 @@ class Interpreter {
   std::span<const float> vector(std::string_view role, int layer) const;
 
  private:
-  void mix(const FfnSpec& spec, std::span<const float> router, std::span<const float> x,
+  void mix(int layer, std::span<const float> router, std::span<const float> x,
            std::span<float> y) const;
   void embed(const Tap& tap, int layer, std::span<const TokenId> tokens, std::span<float> y) const;
   void rotate(const Tap& tap, int layer, std::span<const std::size_t> positions,
               std::span<float> x) const;
   void attend(const Tap& tap, int layer, const OpInputs& in, std::span<float> y) const;
 
-  /// Of layers with a DeltaNetSpec; rows are of positions in a row.
+  /// Of layers with a state; rows are of positions in a row.
   void convolve(const Tap& tap, int layer, const OpInputs& in, std::span<float> y) const;
   void delta_rule(const Tap& tap, int layer, const OpInputs& in, std::span<float> y) const;
 

@@ -66,9 +66,10 @@ TapFlow Dump::flow() const {
     }
     // A dump need not have taps of the mixer. A layer with q alone has keys of another.
     const int layer = static_cast<int>(i);
-    layers[i].add(LayerPart::kOwnKeys,
-                  !layers[i].has(LayerPart::kDeltaNet) && (has(layer, "k") || !has(layer, "q")));
-    layers[i].add(LayerPart::kAttention, !layers[i].has(LayerPart::kDeltaNet));
+    const bool attends =
+        !layers[i].has(LayerPart::kDeltaNet) && !layers[i].has(LayerPart::kShortConv);
+    layers[i].add(LayerPart::kOwnKeys, attends && (has(layer, "k") || !has(layer, "q")));
+    layers[i].add(LayerPart::kAttention, attends);
     const bool has_ffn_norms = has(layer, "router_norm");
     layers[i].add(LayerPart::kFfnNorms, has_ffn_norms);
     layers[i].add(LayerPart::kOneFfnNorm, !has_ffn_norms);

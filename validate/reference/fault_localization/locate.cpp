@@ -82,6 +82,8 @@ std::string suspects(const Tap& tap, const std::string& type) {
       return "the sigmoid, or rows of q and of the gate exchanged";
     case TapOp::kConvolution:
       return "the order of the convolution's weights, or what a sequence keeps of earlier rows";
+    case TapOp::kMultiply:
+      return "which parts of the product are multiplied";
     case TapOp::kDeltaRule:
       return "the lengths of q and k, which key head a value head has, beta, what stays, or states";
     case TapOp::kGatedNorm:
