@@ -96,7 +96,7 @@ inline constexpr std::array kTaps = [] {
       {"attn_gate", true, &S::q_rows, kPlain, kProduct, {"attn_norm"}, "attn_q_gate.weight", "",
        "", P::kOutputGate},
       {"q_rope", true, &S::q_rows, kRopeHeads, kRope, {"q"}, "attn_q_norm.weight", "",
-       "RoPE on q, its heads normed where the model has attn_q_norm", P::kAttention},
+       "RoPE on q, its heads normed where the model has attn_q_norm, and its scale", P::kAttention},
       {"k_rope", true, &S::kv_rows, kRopeHeads, kRope, {"k"}, "attn_k_norm.weight", "",
        "RoPE on k, its heads normed where the model has attn_k_norm", P::kOwnKeys},
       {"v_norm", true, &S::kv_rows, kPlain, kHeadNorm, {"v"}, "", "", "RMSNorm of the heads of v",

@@ -21,6 +21,7 @@ Result<Attention> Attention::create(const Model& model, const PassSizes& sizes) 
   LLM_TRY(part.context_, allocate_activations(t * config.most(&LayerSpec::q_rows)));
   LLM_TRY(part.cos_, allocate_activations(angles));
   LLM_TRY(part.sin_, allocate_activations(angles));
+  LLM_TRY(part.q_scale_, allocate_activations(config.ropes.size() * t));
   const bool has_gates = std::ranges::any_of(
       config.layers, [](const LayerSpec& layer) { return layer.has(LayerPart::kOutputGate); });
   const std::size_t gates = has_gates ? config.most(&LayerSpec::q_rows) : 0;
@@ -67,6 +68,7 @@ void Attention::set_angles(std::size_t t, std::size_t position) {
     const std::size_t at = (i * max_batch_ + t) * most_pairs_;
     ropes_[i].angles(position, cos_.span().subspan(at, ropes_[i].pairs()),
                      sin_.span().subspan(at, ropes_[i].pairs()));
+    q_scale_[i * max_batch_ + t] = ropes_[i].query_scale(position);
   }
 }
 
@@ -135,8 +137,12 @@ void Attention::rotate(const PassWorker& at, std::size_t layer, std::size_t t,
 
 void Attention::rotate_queries(PassWorker& at, std::size_t layer, Worker::Range rows) {
   const std::span<const float> norm = weights_.layers[layer].attn_q_norm.span();
-  for (std::size_t t = 0; t < at.rows().size(); ++t)
-    rotate(at, layer, t, norm, rows, q_.data() + t * spec(layer).q_rows());
+  for (std::size_t t = 0; t < at.rows().size(); ++t) {
+    float* const q = q_.data() + t * spec(layer).q_rows();
+    rotate(at, layer, t, norm, rows, q);
+    const float scale = q_scale_[spec(layer).rope * max_batch_ + t];
+    for (std::size_t i = rows.begin; i < rows.end && scale != 1.0F; ++i) q[i] *= scale;
+  }
   at.lap(PassOp::kRope);
 }
 

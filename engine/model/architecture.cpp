@@ -36,8 +36,6 @@ constexpr std::array kKeysToRefuse = {
     RefusedKey{"rope.scaling.yarn_ext_factor", "YaRN is computed in full here", {1, -1}},
     RefusedKey{"rope.scaling.yarn_attn_factor", "magnitudes follow from the factor here", {1, 1}},
     RefusedKey{"rope.scaling.yarn_log_multiplier", "magnitudes follow from the factor here"},
-    RefusedKey{"rope.scaling.yarn_beta_fast", "YaRN's ramp begins at 32 turns here", {32, 32}},
-    RefusedKey{"rope.scaling.yarn_beta_slow", "YaRN's ramp ends at one turn here", {1, 1}},
     RefusedKey{"rope.dimension_sections", "RoPE over several positions is not computed here"},
     RefusedKey{"expert_count", "this architecture has no experts"},
     RefusedKey{"rope.scaling.finetuned", "RoPE is always on here", {1, 1}, "granite"},
@@ -56,6 +54,8 @@ constexpr std::array kExpertKeys = {std::string_view("expert_count")};
 constexpr std::array<std::string_view, 4> kScaleKeys = {"logit_scale", "residual_scale",
                                                         "embedding_scale", "attention.scale"};
 constexpr auto kGraniteMoeKeys = joined(kScaleKeys, kExpertKeys);
+constexpr std::array<std::string_view, 2> kMistral3Keys = {"attention.temperature_scale",
+                                                           "rope.scaling.yarn_log_multiplier"};
 // All positions of a token of text are equal, whatever the sections.
 constexpr std::array kSectionKeys = {std::string_view("rope.dimension_sections")};
 constexpr auto kQwen35MoeKeys = joined(
@@ -189,6 +189,12 @@ constexpr Architecture gemma4(bool with_experts) {
 // modeling_mistral.py is the first with a sliding window.
 constexpr std::array kArchitectures = {
     Architecture{.name = "llama", .window_period = 1, .rope_scalings = kRopeScalings},
+    // modeling_ministral3.py; llama.cpp's converter orders rows of q and k as of llama. Mistral
+    // Small 3.1 and later have the name without the two keys.
+    Architecture{.name = "mistral3",
+                 .window_period = 1,
+                 .rope_scalings = kRopeScalings,
+                 .computed_keys = kMistral3Keys},
     Architecture{.name = "qwen2",
                  .rope_pairs = RopePairs::kHalves,
                  .rope_scalings = kRopeScalings,

@@ -49,6 +49,7 @@ class Reader {
                                      bool of_windows) const;
   Status read_rope_scaling(RopeSpec& rope) const;
   Status read_yarn(RopeSpec& rope) const;
+  Status read_query_growth(RopeSpec& rope) const;
   Status check_long_factors() const;
   Status read_layers();
   Status read_scales();
@@ -520,6 +521,7 @@ Status Reader::read_rope() {
   RopeSpec rope{.dims = dims};
   LLM_TRY(rope.theta, read_positive(key_of(keys().rope_theta), config_.architecture->rope_theta));
   LLM_RETURN_IF_ERROR(read_rope_scaling(rope));
+  LLM_RETURN_IF_ERROR(read_query_growth(rope));
   config_.ropes = {rope};
   if (const std::size_t period = config_.architecture->no_rope_period; period > 0) {
     rope.dims = 0;
@@ -582,7 +584,35 @@ Status Reader::read_yarn(RopeSpec& rope) const {
   if (rope.theta <= 1.0F)
     return malformed(key_of(keys().rope_theta),
                      fmt::format("found {}, need more than 1 with YaRN", rope.theta));
-  apply_yarn(rope, static_cast<double>(original), config_.architecture->yarn_rounds);
+  const std::string fast_key = key_of(keys().yarn_fast_turns);
+  LLM_TRY(const float fast, read_positive(fast_key, 32));
+  LLM_TRY(const float slow, read_positive(key_of(keys().yarn_slow_turns), 1));
+  if (fast < slow)
+    return malformed(fast_key, fmt::format("found {}, need at least {} = {}", fast,
+                                           key_of(keys().yarn_slow_turns), slow));
+  const std::string log_key = key_of(keys().yarn_log_multiplier);
+  LLM_TRY(float log_multiplier, gguf_.get_float_or(log_key, 0));
+  if (log_multiplier != 0) {
+    LLM_TRY(log_multiplier, read_positive(log_key, 0));
+  }
+  apply_yarn(rope, {.original_context = static_cast<double>(original),
+                    .fast_turns = static_cast<double>(fast),
+                    .slow_turns = static_cast<double>(slow),
+                    .log_multiplier = static_cast<double>(log_multiplier),
+                    .rounds = config_.architecture->yarn_rounds});
+  return Ok{};
+}
+
+Status Reader::read_query_growth(RopeSpec& rope) const {
+  const std::string key = key_of(keys().query_growth);
+  LLM_TRY(const float growth, gguf_.get_float_or(key, 0));
+  if (growth == 0) return Ok{};
+  LLM_TRY(rope.query_growth, read_positive(key, 0));
+  const std::string period_key = key_of(keys().original_context);
+  LLM_TRY(const std::uint64_t period, gguf_.get_unsigned(period_key));
+  if (period == 0 || period > kMaxContext)
+    return malformed(period_key, fmt::format("found {}, need 1 to {}", period, kMaxContext));
+  rope.query_period = static_cast<std::size_t>(period);
   return Ok{};
 }
 

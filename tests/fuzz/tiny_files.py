@@ -69,6 +69,9 @@ EXPERT_KEYS = {"expert_count": (U32, 2), "expert_used_count": (U32, 1), "expert_
 HEAD_NORMS = {f"{name}_norm.weight": [8] for name in ("attn_q", "attn_k")}
 PARTS = {
     "llama": ({}, [], {"rope.scaling.type": (STRING, "linear"), "rope.scaling.factor": (F32, 2.0)}),
+    "mistral3": ({}, [], {"rope.scaling.type": (STRING, "yarn"), "rope.scaling.factor": (F32, 4.0),
+                          "rope.scaling.original_context_length": (U32, 4), "rope.scaling.yarn_log_multiplier": (F32, 1.0),
+                          "attention.temperature_scale": (F32, 0.5)}),
     "qwen2": ({f"{name}.bias": [8] for name in ATTENTION[:3]}, [], {}),
     "qwen3": (HEAD_NORMS, [], {"attention.key_length": (U32, 8), "attention.value_length": (U32, 8)}),
     "qwen3moe": (HEAD_NORMS | EXPERTS, FORWARD, EXPERT_KEYS),

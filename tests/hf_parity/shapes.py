@@ -12,6 +12,7 @@ TYPES_OF_32 = ("Q8_0", "Q4_0", "IQ4_NL", "Q5_1", "Q4_1", "Q5_0", "BF16")
 MIXED_OF_32 = ("Q4_K_M", "Q6_K")  # llmquant falls back to types of 32 weights where rows are no multiples of 256
 YARN = {"rope_type": "yarn"}
 GPT_OSS_YARN = YARN | {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": False}
+MINISTRAL3_YARN = YARN | {"beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}
 LONG_ROPE = {"rope_type": "longrope", "long_factor": [1 + i * i / 24 for i in range(32)],
              "short_factor": [1 + i / 50 for i in range(32)]}
 GRANITE = {"embedding_multiplier": 12.0, "residual_multiplier": 0.22, "logits_scaling": 8.0}
@@ -171,6 +172,13 @@ FAMILY_SHAPES = (
     Shape("gemma4-a4b-mqa48-6-of-10", 192, 6, 4, 1, 48, 416, 645, tied=True, eps=1e-6, theta=1e6, family="gemma4", window=5,
           partial_rotary=0.25, gemma4=GEMMA4_31B | {"global_head_dim": 80, "num_global_key_value_heads": 1, "enable_moe_block": True,
                                                     "num_experts": 10, "top_k_experts": 6, "moe_intermediate_size": 96}),
+    Shape("ministral3-gqa64", 256, 3, 4, 2, 64, 512, 700, theta=1e6, family="ministral3",
+          rope=MINISTRAL3_YARN | {"factor": 16.0, "original_max_position_embeddings": 64}),
+    Shape("ministral3-tied-mqa48", 192, 4, 4, 1, 48, 416, 645, tied=True, theta=1e6, family="ministral3",
+          rope=MINISTRAL3_YARN | {"factor": 8.0, "original_max_position_embeddings": 16, "llama_4_scaling_beta": 0.4}),
+    Shape("ministral3-mha128-window", 512, 2, 4, 4, 128, 512, 1000, theta=1e5, family="ministral3", window=24,
+          rope=MINISTRAL3_YARN | {"factor": 4.0, "original_max_position_embeddings": 5, "beta_fast": 4.0, "beta_slow": 0.5,
+                                  "mscale": 0.707}),
 )
 FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100")
 FAMILY_TYPES = ("F16", "Q8_0", "Q4_K_M")

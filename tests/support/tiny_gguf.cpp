@@ -305,6 +305,14 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
     model.set_u32(key(keys.layer_input), kLayerInput);
     model.set_f32(key(keys.logit_cap), 4.0F);
   }
+  if (options.architecture == "mistral3") {
+    const HyperParameterKeys& keys = config.architecture->keys;
+    model.set_string(key(keys.rope_scaling), "yarn");
+    model.set_f32(key(keys.rope_scale), 4.0F);
+    model.set_u32(key(keys.original_context), 4);
+    model.set_f32(key(keys.yarn_log_multiplier), 1.0F);
+    model.set_f32(key(keys.query_growth), 0.3F);
+  }
   if (options.architecture == "gpt-oss") {
     model.set_u32(key(config.architecture->keys.sliding_window), 5);
     model.set_string(key(config.architecture->keys.rope_scaling), "yarn");

@@ -110,6 +110,9 @@ SETTINGS = [
     *((name, YARN | more) for name in ("mistral", "qwen2", "gpt-oss", "smollm3", "gemma3")
       for more in ({}, {"rope.scaling.attn_factor": 0.5}, {"rope.scaling.factor": 0.5})),
     ("mistral", YARN | {"rope.scaling.original_context_length": 3}),  # all pairs but the first are slowed down
+    ("mistral", YARN | {"rope.scaling.yarn_beta_fast": 20.0, "rope.scaling.yarn_beta_slow": 2.0}),
+    ("ministral3", {"attention.temperature_scale": 0.7}), ("ministral3", {"rope.scaling.yarn_log_multiplier": 0.5}),
+    ("ministral3", {"attention.temperature_scale": 0.0}), ("ministral3", {"attention.sliding_window": 4}),
     ("gpt-oss", {"attention.sliding_window_pattern": 3}), ("gpt-oss", {"attention.sliding_window": 0}),
     ("gpt-oss", {"rope.freq_base": ABSENT}), ("gemma3", {"rope.freq_base": ABSENT}), ("gemma3", {"rope.freq_base_swa": ABSENT}),
     ("phi3", {"rope.scaling.attn_factor": 1.25}),
@@ -165,6 +168,7 @@ REFUSED = [
             ("ext_factor", 0.5), ("log_multiplier", 0.1), ("attn_factor", 1.2))),
         ({"rope.scaling.type": "longrope"}, NOT_MODELLED), ({"rope.scaling.type": "dynamic"}, NOT_MODELLED))),
     *(("mistral", {key: value}, {}, NOT_MODELLED) for key, value in SCALES.items()),
+    ("mistral", {"attention.temperature_scale": 0.1}, {}, NOT_MODELLED),
     ("granite", {"rope.scaling.finetuned": False}, {}, NOT_MODELLED),
     ("granite", {"attn_logit_softcapping": 30.0}, {}, NOT_MODELLED),
     ("granite", {"expert_count": 2}, {}, NOT_MODELLED),

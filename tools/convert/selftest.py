@@ -43,6 +43,8 @@ REFUSED = [
     ("qwen3", "config.json", {"rope_parameters": YARN | {"truncate": False}}, (), "truncate of YaRN is False"),
     ("qwen3", "config.json", {"rope_parameters": YARN}, ("--context", "1025"), "need 1 to 1024"),
     ("smollm3", "config.json", {"no_rope_layers": [1, 0, 1, 0, 1]}, (), "no_rope_layers is [1, 0, 1, 0, 1]"),
+    ("ministral3", "config.json", {"rope_parameters.truncate": False}, (), "truncate of YaRN is False"),
+    ("ministral3", "config.json", {"rope_parameters.rope_type": "default"}, (), "RoPE scaling is 'default'"),
     ("granite", "config.json", {"attention_multiplier": 0.0}, (), "attention_multiplier is 0.0"),
     ("granite", "config.json", {"logits_scaling": -1.0}, (), "logits_scaling is -1.0"),
     ("gemma3", "config.json", {"query_pre_attn_scalar": 15}, (), "query_pre_attn_scalar is 15"),
@@ -67,6 +69,8 @@ KEPT = [
     ("mistral", "config.json", {"sliding_window": 32}, (), {"llama.attention.sliding_window": 32}),
     ("mistral", "config.json", {"sliding_window": 32}, ("--context", "32"), {"llama.context_length": 32}),
     ("llama-bpe", "config.json", {"sliding_window": 32}, (), {"llama.attention.sliding_window": None}),  # which the class ignores
+    ("ministral3", "config.json", {"sliding_window": 32, "rope_parameters.mscale": 0.5}, (),
+     {"mistral3.attention.sliding_window": 32, "mistral3.rope.scaling.attn_factor": (1 + DEFAULT) / (2 * DEFAULT)}),
     ("granite", "config.json", {}, (), {"granite.attention.key_length": 10, "granite.rope.dimension_count": 10}),
     ("qwen3", "config.json", {"rope_parameters": YARN | {"attention_factor": 2.0}}, (),
      {"qwen3.rope.scaling.attn_factor": 2.0 / DEFAULT, "qwen3.rope.scaling.yarn_attn_factor": None}),

@@ -106,7 +106,10 @@ def attention(step: Step, normed: np.ndarray) -> np.ndarray:
         heads = value.reshape(n, -1, hp.head_dim_of(step.layer))
         if step.family.head_norm:
             heads = step.norm(f"attn_{name}_norm", heads)
-        return ops.turned(heads, step.turns).reshape(n, -1)
+        heads = ops.turned(heads, step.turns)
+        if name == "q" and step.hp.rope_of(step.layer).query_growth:
+            heads = heads * step.hp.rope_of(step.layer).query_scales(step.positions)[:, None, None]
+        return heads.reshape(n, -1)
 
     if step.family.value_norm:
         return attention_by_values(step, normed, turned)

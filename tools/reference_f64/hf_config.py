@@ -35,6 +35,9 @@ def config_of(source: GgufModel) -> PretrainedConfig:
         kind, more = "mistral", {"sliding_window": hp.window}
     elif source.architecture == "smollm3":
         more = {"pad_token_id": None}
+    elif source.architecture == "mistral3":
+        kind, more = "ministral3", {"sliding_window": hp.window or None}
+        rope |= {"llama_4_scaling_beta": hp.rope.query_growth, "original_max_position_embeddings": hp.rope.query_period}
     elif source.architecture == "qwen3moe":
         kind, more = "qwen3_moe", {"moe_intermediate_size": hp.d_ff, "num_experts": hp.n_experts,
                                    "num_experts_per_tok": hp.n_experts_used, "norm_topk_prob": True}

@@ -23,7 +23,8 @@ QKV_BIASES = ("attn_q", "attn_k", "attn_v")
 @dataclass(frozen=True)
 class Family:
     """In what an architecture differs from the others, by transformers' modeling_llama, modeling_qwen2, modeling_qwen3,
-    modeling_qwen3_moe, modeling_qwen3_5, modeling_qwen3_next, modeling_gpt_oss, modeling_smollm3, modeling_gemma3, modeling_gemma4, modeling_granite, modeling_phi3."""
+    modeling_qwen3_moe, modeling_qwen3_5, modeling_qwen3_next, modeling_gpt_oss, modeling_smollm3, modeling_gemma3, modeling_gemma4, modeling_granite, modeling_phi3,
+    modeling_ministral3."""
 
     qk_layout: str  # dims of a head that RoPE pairs: neighbours ("interleaved") or halves of the head ("half")
     biases: tuple[str, ...] = ()  # products with one
@@ -57,6 +58,7 @@ class Family:
 
 GPT_OSS_BIASES = (*QKV_BIASES, "attn_output", "ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps")
 FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("interleaved", no_rope_period=4),
+            "mistral3": Family("interleaved", window_period=1, own=("attention.temperature_scale", "rope.scaling.yarn_log_multiplier")),
             "qwen2": Family("half", biases=QKV_BIASES), "qwen3": Family("half", head_norm=True),
             "qwen35": Family("half", head_norm=True, ffn_norm="post_attention_norm", output_gate=True, full_period=4),
             "qwen35moe": Family("half", head_norm=True, ffn_norm="post_attention_norm", output_gate=True, full_period=4, experts=True,
@@ -221,7 +223,7 @@ def layer_shapes(hp: HParams, family: Family, layer: int) -> dict[str, tuple[int
 
 _SCALE_KEYS = ("logit_scale", "residual_scale", "embedding_scale", "attention.scale")  # of families with scales
 # The values that change nothing.
-_REFUSED_KEYS = {"attention.clamp_kqv": (), "attn_logit_softcapping": (), "final_logit_softcapping": (),
+_REFUSED_KEYS = {"attention.clamp_kqv": (), "attention.temperature_scale": (0.0,), "attn_logit_softcapping": (), "final_logit_softcapping": (),
                  "rope.dimension_sections": (), "rope.scaling.yarn_ext_factor": (1.0, -1.0),
                  "rope.scaling.yarn_attn_factor": (1.0,), "rope.scaling.yarn_log_multiplier": ()}
 _EXPERT_KEYS = {"expert_shared_count": (0,), "expert_shared_feed_forward_length": (0,), "leading_dense_block_count": (0,),
@@ -283,6 +285,8 @@ class Reader:
         n_layers = number("block_count") - number("nextn_predict_layers", 0)  # the blocks behind only guess
         head_dim = number("attention.key_length", d_model // n_heads)
         rope = self._rope(number("rope.dimension_count", head_dim))
+        if growth := number("attention.temperature_scale", 0.0):
+            rope = replace(rope, query_growth=float(growth), query_period=number("rope.scaling.original_context_length"))
         wide = n_layers == family.wide_layers
         d_ffs = self._numbers(family.expert_width if family.experts else "feed_forward_length", n_layers)
         kv_heads = self._numbers("attention.head_count_kv", n_layers, n_heads)
@@ -361,5 +365,5 @@ class Reader:
                     float(self._number("rope.scaling.yarn_beta_fast", 32.0)),
                     float(self._number("rope.scaling.yarn_beta_slow", 1.0)), self.family.whole_yarn)
         if scale > 1.0:
-            magnitude *= 0.1 * math.log(scale) + 1.0
+            magnitude *= (0.1 * math.log(scale) + 1.0) / (0.1 * self._number("rope.scaling.yarn_log_multiplier", 0.0) * math.log(scale) + 1.0)
         return Rope(dims, theta, scale, yarn, magnitude)

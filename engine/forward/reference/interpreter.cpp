@@ -232,6 +232,7 @@ void Interpreter::rotate(const Tap& tap, int layer, std::span<const std::size_t>
     if (!norm.empty()) norm_heads(heads, norm, config.norm_eps);
     angles.angles(positions[t], cos, sin);
     rope(heads, config.attention(static_cast<std::size_t>(layer)).head_dim, cos, sin);
+    if (tap.name == "q_rope") scale(heads, angles.query_scale(positions[t]));
   }
 }
 
