@@ -195,6 +195,8 @@ constexpr std::array kArchitectures = {
                  .window_period = 1,
                  .rope_scalings = kRopeScalings,
                  .computed_keys = kMistral3Keys},
+    // modeling_ernie4_5.py, whose pairs are neighbours, too.
+    Architecture{.name = "ernie4_5", .rope_scalings = kRopeScalings},
     Architecture{.name = "qwen2",
                  .rope_pairs = RopePairs::kHalves,
                  .rope_scalings = kRopeScalings,

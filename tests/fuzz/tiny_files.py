@@ -69,6 +69,7 @@ EXPERT_KEYS = {"expert_count": (U32, 2), "expert_used_count": (U32, 1), "expert_
 HEAD_NORMS = {f"{name}_norm.weight": [8] for name in ("attn_q", "attn_k")}
 PARTS = {
     "llama": ({}, [], {"rope.scaling.type": (STRING, "linear"), "rope.scaling.factor": (F32, 2.0)}),
+    "ernie4_5": ({}, [], {}),
     "mistral3": ({}, [], {"rope.scaling.type": (STRING, "yarn"), "rope.scaling.factor": (F32, 4.0),
                           "rope.scaling.original_context_length": (U32, 4), "rope.scaling.yarn_log_multiplier": (F32, 1.0),
                           "attention.temperature_scale": (F32, 0.5)}),

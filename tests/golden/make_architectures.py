@@ -29,6 +29,7 @@ SHAPES = (
     replace(TINY, name="mistral-window", family="mistral", n_kv_heads=1, vocab=380, window=5),
     replace(TINY, name="ministral3", family="ministral3", n_kv_heads=1,
             rope=MINISTRAL3_YARN | {"factor": 4.0, "original_max_position_embeddings": 4}),
+    replace(TINY, name="ernie4.5", family="ernie4_5", tied=True, vocab=380),
     replace(TINY, name="smollm3", family="smollm3", n_layers=5, tied=True, head_dim=6),
     replace(TINY, name="gemma3", family="gemma3", n_layers=7, tied=True, n_kv_heads=2, head_dim=14, vocab=380, window=4),
     replace(TINY, name="gemma4", family="gemma4", n_layers=6, tied=True, n_kv_heads=2, head_dim=14, vocab=380, window=4, partial_rotary=0.25,

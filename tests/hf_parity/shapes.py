@@ -179,6 +179,9 @@ FAMILY_SHAPES = (
     Shape("ministral3-mha128-window", 512, 2, 4, 4, 128, 512, 1000, theta=1e5, family="ministral3", window=24,
           rope=MINISTRAL3_YARN | {"factor": 4.0, "original_max_position_embeddings": 5, "beta_fast": 4.0, "beta_slow": 0.5,
                                   "mscale": 0.707}),
+    Shape("ernie4.5-tied-gqa64", 256, 3, 4, 2, 64, 512, 700, tied=True, theta=500000.0, family="ernie4_5"),
+    Shape("ernie4.5-mqa48-linear", 192, 4, 4, 1, 48, 416, 645, theta=500000.0, family="ernie4_5", rope={"rope_type": "linear", "factor": 4.0}),
+    Shape("ernie4.5-mha128", 512, 2, 4, 4, 128, 512, 1000, tied=True, theta=500000.0, family="ernie4_5"),
 )
 FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100")
 FAMILY_TYPES = ("F16", "Q8_0", "Q4_K_M")

@@ -75,9 +75,9 @@ def nmse(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.sum((a - b) ** 2) / max(np.sum(b**2), 1e-300)) if a.shape == b.shape else np.inf
 
 
-def in_halves(value: np.ndarray, model: GgufModel) -> np.ndarray:
+def in_layout(value: np.ndarray, model: GgufModel, layout: str) -> np.ndarray:
     """Rows of q or k as transformers has them."""
-    if model.family.qk_layout == "half":
+    if model.family.qk_layout == layout:
         return value
     heads = value.reshape(len(value), -1, model.hparams.head_dim).copy()
     dims = model.hparams.rope.dims
@@ -90,13 +90,14 @@ def check_family(name: str) -> None:
     with np.load(GOLDENS / f"{name}.npz") as golden:
         sizes, ids = np.diff(golden["step_ptr"]).tolist(), golden["tokens"].tolist()
         dump, _ = run(model, ids, sizes, 0, dtype=np.float64)
+        layout = json.loads(golden["__meta__"].tobytes())["qk_layout"]
         taps = [tap for tap in golden.files if tap.startswith("s0")]
         assert taps, "no activations"
         for tap in taps:
             step, _, rest = tap.partition("/")
             found = dump.get(int(step[1:]), rest)
             if rest.rpartition("/")[2] in ("q", "k", "q_rope", "k_rope"):
-                found = in_halves(found, model)
+                found = in_layout(found, model, layout)
             error = nmse(found, golden[tap].astype(np.float64))
             assert error < F32_NOISE, f"{tap}: NMSE {error:.3g}"
 

@@ -29,6 +29,7 @@ class Class:
 MULTIPLIERS = ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling")
 CLASSES = {
     "llama": Class(), "mistral": Class(), "ministral3": Class(ropes=("yarn",)), "qwen2": Class(), "qwen3": Class(),
+    "ernie4_5": Class({"use_bias": (False, None)}),
     "qwen3_moe": Class({"norm_topk_prob": (True,)}),
     "gpt_oss": Class({"swiglu_limit": (7.0, None), "swiglu_alpha": (1.702, None)}, window_period=2, whole_yarn=False),
     "qwen3_5_text": Class({"attention_bias": (False,)}, partial_rope=True, ropes=("default",)),

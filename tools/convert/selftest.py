@@ -43,6 +43,7 @@ REFUSED = [
     ("qwen3", "config.json", {"rope_parameters": YARN | {"truncate": False}}, (), "truncate of YaRN is False"),
     ("qwen3", "config.json", {"rope_parameters": YARN}, ("--context", "1025"), "need 1 to 1024"),
     ("smollm3", "config.json", {"no_rope_layers": [1, 0, 1, 0, 1]}, (), "no_rope_layers is [1, 0, 1, 0, 1]"),
+    ("ernie4.5", "config.json", {"use_bias": True}, (), "use_bias is True"),
     ("ministral3", "config.json", {"rope_parameters.truncate": False}, (), "truncate of YaRN is False"),
     ("ministral3", "config.json", {"rope_parameters.rope_type": "default"}, (), "RoPE scaling is 'default'"),
     ("granite", "config.json", {"attention_multiplier": 0.0}, (), "attention_multiplier is 0.0"),

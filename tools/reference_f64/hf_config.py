@@ -6,6 +6,9 @@ from gguf_model import GgufModel
 from hparams import UnsupportedModel
 
 
+PAIRED = ("ernie4_5",)  # classes whose pairs of a head's dims are neighbours, as in their files; of others they are halves
+
+
 def rope_of(source: GgufModel) -> dict:
     """The GGUF's rope_parameters, of layers without a window."""
     hp, rope = source.hparams, source.hparams.rope
