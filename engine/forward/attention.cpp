@@ -76,7 +76,7 @@ void Attention::run(PassWorker& at, std::size_t layer) {
   const LayerWeights& w = weights_.layers[layer];
   const InputRows normed =
       at.norm_rows(w.attn_norm.span(), {&w.attn_q, &w.attn_q_gate, &w.attn_k, &w.attn_v});
-  at.tap(layer, "attn_norm", normed.f32, normed.features);
+  if (!w.attn_norm.span().empty()) at.tap(layer, "attn_norm", normed.f32, normed.features);
   project_heads(at, layer, normed);
   float* context = attend(at, layer);
   const std::size_t q_rows = spec(layer).q_rows();
@@ -99,6 +99,8 @@ void Attention::project_heads(PassWorker& at, std::size_t layer, const InputRows
   const RowTasks kv = at.tasks_of(has_keys ? w.attn_k : w.attn_q, input.n, spec(layer).head_dim);
   const RowTasks q = at.tasks_of(w.attn_q, input.n, spec(layer).head_dim);
   const std::size_t n_kv = has_keys ? kv.size() : 0;
+  // A norm of a whole row waits for all of its heads.
+  const bool rotates_at_once = !at.has_probe() && !spec(layer).norms_rows;
   const auto rotate_task = [&](std::size_t i) {
     if (i < n_kv) return rotate_and_store(at, layer, kv[i]);
     rotate_queries(at, layer, q[i - n_kv]);
@@ -112,21 +114,34 @@ void Attention::project_heads(PassWorker& at, std::size_t layer, const InputRows
       if (spec(layer).output_gate)
         at.product(PassOp::kQkv, w.attn_q_gate, q[i - n_kv], input, gate_.data());
     }
-    if (!at.has_probe()) rotate_task(i);
+    if (rotates_at_once) rotate_task(i);
   });
-  if (!at.has_probe()) return;
+  if (rotates_at_once) return;
   at.tap(layer, "q", q_.data(), spec(layer).q_rows());
   if (has_keys) at.tap(layer, "k", k_.data(), spec(layer).kv_rows());
   if (has_keys) at.tap(layer, "v", v_.data(), spec(layer).kv_rows());
   if (spec(layer).output_gate) at.tap(layer, "attn_gate", gate_.data(), spec(layer).q_rows());
+  if (spec(layer).norms_rows) norm_whole_rows(at, layer);
   at.run_tasks(n_kv + q.size(), rotate_task);
   at.tap(layer, "q_rope", q_.data(), spec(layer).q_rows());
   if (has_keys) at.tap(layer, "k_rope", k_.data(), spec(layer).kv_rows());
   if (has_keys && spec(layer).value_norm) at.tap(layer, "v_norm", v_.data(), spec(layer).kv_rows());
 }
 
+void Attention::norm_whole_rows(PassWorker& at, std::size_t layer) {
+  const auto norm = [&](const AlignedBuffer<float>& weight, float* row) {
+    at.kernels().rms_norm(row, weight.data(), weight.size(), config_.norm_eps, row);
+  };
+  at.run_tasks(at.rows().size(), [&](std::size_t t) {
+    norm(weights_.layers[layer].attn_q_norm, q_.data() + t * spec(layer).q_rows());
+    norm(weights_.layers[layer].attn_k_norm, k_.data() + t * spec(layer).kv_rows());
+    at.lap(PassOp::kNorm);
+  });
+}
+
 void Attention::rotate(const PassWorker& at, std::size_t layer, std::size_t t,
                        std::span<const float> norm, Worker::Range rows, float* x) const {
+  if (spec(layer).norms_rows) norm = {};  // norm_whole_rows() was before
   for (std::size_t head = rows.begin; head < rows.end && !norm.empty(); head += norm.size())
     at.kernels().rms_norm(x + head, norm.data(), norm.size(), config_.norm_eps, x + head);
   const std::size_t rope = spec(layer).rope;

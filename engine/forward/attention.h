@@ -53,7 +53,9 @@ class Attention {
   void rotate_queries(PassWorker& at, std::size_t layer, Worker::Range rows);
   /// The same with K; K and V, normed where the layer says so, then go into the caches.
   void rotate_and_store(PassWorker& at, std::size_t layer, Worker::Range rows);
-  /// Both, in those elements of row t.
+  /// Norms of whole rows of q and K, where the layer has such. Waits.
+  void norm_whole_rows(PassWorker& at, std::size_t layer);
+  /// Head norms and RoPE, in those elements of row t.
   void rotate(const PassWorker& at, std::size_t layer, std::size_t t, std::span<const float> norm,
               Worker::Range rows, float* x) const;
   /// The first chunk of keys that a row at `position` attends to.

@@ -127,6 +127,14 @@ constexpr std::array kGemma3Roles = {
     RoleNeed{"post_ffw_norm.weight", Need::kRequired},
 };
 
+// Norms of what layers add, and none of what they read.
+constexpr std::array kPostNormRoles = {
+    RoleNeed{"attn_q_norm.weight", Need::kRequired},
+    RoleNeed{"attn_k_norm.weight", Need::kRequired},
+    RoleNeed{"post_attention_norm.weight", Need::kRequired},
+    RoleNeed{"post_ffw_norm.weight", Need::kRequired},
+};
+
 constexpr std::array kGemma4Roles = {
     RoleNeed{"attn_q_norm.weight", Need::kRequired},
     RoleNeed{"attn_k_norm.weight", Need::kRequired},
@@ -168,6 +176,7 @@ constexpr Architecture gemma4(bool with_experts) {
                    .rope_pairs = RopePairs::kHalves,
                    .activation = Activation::kGeGluTanh,
                    .rope_theta = 1000000.0F,
+                   .window_rope = WindowRope::kUnscaled,
                    .window_rope_theta = 10000.0F,
                    .scales_embedding = true,
                    .attention_scale = 1,
@@ -279,12 +288,22 @@ constexpr std::array kArchitectures = {
                  .rope_scalings = kRopeScalings,
                  .computed_keys = kGraniteMoeKeys,
                  .roles = kExpertRoles},
+    // modeling_olmo2.py and modeling_olmo3.py, which has windows and scales RoPE only without them.
+    Architecture{.name = "olmo2",
+                 .rope_pairs = RopePairs::kHalves,
+                 .window_rope = WindowRope::kUnscaled,
+                 .has_pre_norms = false,
+                 .norms_rows = true,
+                 .window_period = 4,
+                 .rope_scalings = kRopeScalings,
+                 .roles = kPostNormRoles},
     // modeling_gemma3.py, the text model; keys as in llama.cpp's src/llama-model.cpp. Norms'
     // weights in files hold 1 + w. Of 27 B, of 62 layers, no key gives the scale of scores.
     Architecture{.name = "gemma3",
                  .rope_pairs = RopePairs::kHalves,
                  .activation = Activation::kGeGluTanh,
                  .rope_theta = 1000000.0F,
+                 .window_rope = WindowRope::kUnscaled,
                  .window_rope_theta = 10000.0F,
                  .scales_embedding = true,
                  .window_period = 6,
@@ -314,7 +333,7 @@ static_assert(std::ranges::none_of(kArchitectures, [](const Architecture& row) {
 }));
 // read_rope() gives either kind of layers the second RoPE.
 static_assert(std::ranges::none_of(kArchitectures, [](const Architecture& row) {
-  return row.no_rope_period > 0 && row.window_rope_theta > 0;
+  return row.no_rope_period > 0 && row.window_rope != WindowRope::kSame;
 }));
 
 }  // namespace

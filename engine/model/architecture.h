@@ -69,6 +69,13 @@ enum class RopePairs {
   kHalves,      ///< (i, i + rope_dims / 2)
 };
 
+/// RoPE of layers with a window, in models that have some.
+enum class WindowRope {
+  kSame,      ///< as in the others
+  kUnscaled,  ///< not scaled; its base is the file's, else Architecture::window_rope_theta
+  kAlone,     ///< the others have none
+};
+
 /// A value of rope.scaling.type. The frequency scalings llama3 and LongRoPE are not types: their
 /// divisors are in rope_freqs.weight.
 struct RopeScaling {
@@ -112,7 +119,8 @@ struct Architecture {
   RopePairs rope_pairs = RopePairs::kNeighbours;
   Activation activation = Activation::kSwiGlu;
   float rope_theta = 10000.0F;     ///< if the file gives none
-  float window_rope_theta = 0;     ///< for layers with a window; 0: the other layers' RoPE
+  WindowRope window_rope = WindowRope::kSame;
+  float window_rope_theta = 0;     ///< where it is unscaled, if the file gives none; 0: the others'
   std::size_t no_rope_period = 0;  ///< the last of so many layers has no RoPE; 0: all have it
   bool scales_embedding = false;   ///< by the root of embedding_length
   bool has_scales = false;         ///< the file's, of embedding, scores, residuals and logits
@@ -121,6 +129,8 @@ struct Architecture {
   std::size_t full_attention_period = 0;
   bool groups_value_heads = false;  ///< DeltaNetSpec::grouped
   float attention_scale = 0;        ///< of scores, if the file gives none; 0: 1 / sqrt(head dim)
+  bool has_pre_norms = true;        ///< LayerSpec::has_pre_norms
+  bool norms_rows = false;          ///< AttentionSpec::norms_rows
   bool has_output_gate = false;     ///< AttentionSpec::output_gate
   bool has_value_norm = false;      ///< AttentionSpec::value_norm
   bool values_may_be_keys = false;  ///< AttentionSpec::v_is_k, in layers without attn_v

@@ -125,6 +125,7 @@ Status Reader::read_layers() {
                                             kMaxDim / config_.n_layers, config_.n_layers));
   config_.d_inputs = config_.n_layers * static_cast<std::size_t>(d_input);
   for (LayerSpec& layer : config_.layers) {
+    layer.has_pre_norms = config_.architecture->has_pre_norms;
     layer.has_post_norms = has_role("post_attention_norm.weight");
     layer.has_output_scale = has_role("layer_output_scale.weight");
     layer.d_input = static_cast<std::size_t>(d_input);
@@ -143,7 +144,8 @@ Status Reader::read_windows() {
   if (windowed.empty()) {
     LLM_TRY(period, gguf_.get_unsigned_or(period_key, period));
   }
-  if (window >= config_.context && config_.architecture->window_rope_theta == 0) return Ok{};
+  if (window >= config_.context && config_.architecture->window_rope == WindowRope::kSame)
+    return Ok{};
   if (config_.architecture->window_period == 0 || period == 0) {
     return unsupported(
         key,
@@ -370,6 +372,7 @@ Status Reader::read_head_dim() {
                        fmt::format("found {}, need a multiple of {} = {}", config_.d_model,
                                    key_of(keys().n_heads), spec.n_heads));
     spec.output_gate = config_.architecture->has_output_gate;
+    spec.norms_rows = config_.architecture->norms_rows;
     spec.value_norm = config_.architecture->has_value_norm;
     spec.v_is_k = config_.architecture->values_may_be_keys &&
                   gguf_.find_tensor(tensor_name("attn_v.weight", static_cast<int>(i))) == nullptr;
@@ -495,7 +498,7 @@ Result<float> Reader::read_positive(const std::string& key, float absent) const 
 /// @param absent  if the file does not say; 0: all of a head
 Result<std::size_t> Reader::read_rope_dims(std::string_view suffix, std::size_t absent,
                                            bool of_windows) const {
-  const bool has_own_rope = config_.architecture->window_rope_theta > 0;
+  const bool has_own_rope = config_.architecture->window_rope == WindowRope::kUnscaled;
   std::size_t least = SIZE_MAX;
   for (const LayerSpec& layer : config_.layers)
     if (layer.attention() != nullptr && (!has_own_rope || (layer.window() > 0) == of_windows))
@@ -523,14 +526,20 @@ Status Reader::read_rope() {
   LLM_RETURN_IF_ERROR(read_rope_scaling(rope));
   LLM_RETURN_IF_ERROR(read_query_growth(rope));
   config_.ropes = {rope};
-  if (const std::size_t period = config_.architecture->no_rope_period; period > 0) {
+  const Architecture& architecture = *config_.architecture;
+  const std::size_t period = architecture.no_rope_period;
+  const bool has_windows =
+      std::ranges::any_of(config_.layers, [](const LayerSpec& layer) { return layer.window() > 0; });
+  if (period > 0 || (architecture.window_rope == WindowRope::kAlone && has_windows)) {
     rope.dims = 0;
     config_.ropes.push_back(rope);
-    for (std::size_t i = period - 1; i < config_.layers.size(); i += period)
-      config_.layers[i].attention()->rope = 1;
+    for (std::size_t i = 0; i < config_.layers.size(); ++i)
+      if (period > 0 ? (i + 1) % period == 0 : config_.layers[i].window() == 0)
+        config_.layers[i].attention()->rope = 1;
   }
-  const float window_theta = config_.architecture->window_rope_theta;
-  if (window_theta == 0) return Ok{};
+  if (architecture.window_rope != WindowRope::kUnscaled) return Ok{};
+  const float window_theta =
+      architecture.window_rope_theta > 0 ? architecture.window_rope_theta : rope.theta;
   RopeSpec of_windows{.has_divisors = false};
   LLM_TRY(of_windows.dims, read_rope_dims(keys().window_rope_dims, dims, true));
   LLM_TRY(of_windows.theta, read_positive(key_of(keys().window_rope_theta), window_theta));

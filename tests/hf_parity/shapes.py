@@ -181,6 +181,14 @@ FAMILY_SHAPES = (
                                   "mscale": 0.707}),
     Shape("ernie4.5-tied-gqa64", 256, 3, 4, 2, 64, 512, 700, tied=True, theta=500000.0, family="ernie4_5"),
     Shape("ernie4.5-mqa48-linear", 192, 4, 4, 1, 48, 416, 645, theta=500000.0, family="ernie4_5", rope={"rope_type": "linear", "factor": 4.0}),
+    Shape("olmo2-gqa64", 256, 3, 4, 2, 64, 512, 700, eps=1e-6, theta=500000.0, family="olmo2"),
+    Shape("olmo2-tied-mqa48", 192, 4, 4, 1, 48, 416, 645, tied=True, eps=1e-6, theta=500000.0, family="olmo2"),
+    Shape("olmo2-mha128-linear", 512, 2, 4, 4, 128, 512, 1000, eps=1e-6, theta=500000.0, family="olmo2",
+          rope={"rope_type": "linear", "factor": 4.0}),
+    Shape("olmo3-gqa64-yarn", 256, 5, 4, 2, 64, 512, 700, eps=1e-6, theta=500000.0, family="olmo3", window=24,
+          rope=YARN | {"factor": 8.0, "original_max_position_embeddings": 128}),
+    Shape("olmo3-tied-mqa48", 192, 4, 4, 1, 48, 416, 645, tied=True, eps=1e-6, theta=500000.0, family="olmo3", window=5),
+    Shape("olmo3-mha32", 128, 8, 4, 4, 32, 256, 1000, eps=1e-6, theta=500000.0, family="olmo3", window=16),
     Shape("ernie4.5-mha128", 512, 2, 4, 4, 128, 512, 1000, tied=True, theta=500000.0, family="ernie4_5"),
 )
 FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100")

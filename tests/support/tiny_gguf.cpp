@@ -173,7 +173,10 @@ HyperParameters hyper_parameters(const TinyOptions& options) {
         .n_heads = kHeads / part, .n_kv_heads = kKvHeads / part, .head_dim = head_dim};
     ffn.d_ff = kFeedForward / part;
     attention.output_gate = config.architecture->has_output_gate;
-    config.layers.push_back({.mixer = attention, .ffns = {ffn}});
+    attention.norms_rows = config.architecture->norms_rows;
+    config.layers.push_back({.mixer = attention,
+                             .ffns = {ffn},
+                             .has_pre_norms = config.architecture->has_pre_norms});
     if (is_recurrent(*config.architecture, i)) config.layers.back().mixer = kDeltaNet;
     if (!shares_keys) continue;
     LayerSpec& layer = config.layers.back();
@@ -305,6 +308,8 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
     model.set_u32(key(keys.layer_input), kLayerInput);
     model.set_f32(key(keys.logit_cap), 4.0F);
   }
+  if (options.architecture == "olmo2")
+    model.set_u32(key(config.architecture->keys.sliding_window), 5);
   if (options.architecture == "mistral3") {
     const HyperParameterKeys& keys = config.architecture->keys;
     model.set_string(key(keys.rope_scaling), "yarn");

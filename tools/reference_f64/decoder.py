@@ -103,8 +103,10 @@ def attention(step: Step, normed: np.ndarray) -> np.ndarray:
     hp, ops, n = step.hp, step.ops, step.n
 
     def turned(name: str, value: np.ndarray) -> np.ndarray:
+        if step.family.row_norm:
+            value = step.norm(f"attn_{name}_norm", value)
         heads = value.reshape(n, -1, hp.head_dim_of(step.layer))
-        if step.family.head_norm:
+        if step.family.head_norm and not step.family.row_norm:
             heads = step.norm(f"attn_{name}_norm", heads)
         heads = ops.turned(heads, step.turns)
         if name == "q" and step.hp.rope_of(step.layer).query_growth:
@@ -241,12 +243,15 @@ class Layer:
         def added(value: np.ndarray) -> np.ndarray:
             return step.ops.passed_on(value * step.hp.residual_scale)
 
-        out = self.mixer(step, step.tap("attn_norm", step.norm("attn_norm", x)))
+        def normed(name: str, tap: str) -> np.ndarray:
+            return step.tap(tap, step.norm(name, x)) if step.family.pre_norms else x
+
+        out = self.mixer(step, normed("attn_norm", "attn_norm"))
         if step.family.post_norms:
             out = step.tap("attn_post", step.norm("post_attention_norm", out))
         x = step.tap("ffn_inp", x + added(out))
-        normed = x if step.family.beside else step.tap("ffn_norm", step.norm(step.family.ffn_norm, x))
-        out, *others = (of(step, normed) for of in self.feed_forwards)
+        read = x if step.family.beside else normed(step.family.ffn_norm, "ffn_norm")
+        out, *others = (of(step, read) for of in self.feed_forwards)
         for other in others:
             out = step.ops.passed_on(out + other)
         if step.family.post_norms:

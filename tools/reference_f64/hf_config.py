@@ -38,6 +38,10 @@ def config_of(source: GgufModel) -> PretrainedConfig:
         kind, more = "mistral", {"sliding_window": hp.window}
     elif source.architecture == "smollm3":
         more = {"pad_token_id": None}
+    elif source.architecture == "olmo2":
+        kind, more = ("olmo3", {"sliding_window": hp.window, "layer_types": layer_types}) if hp.window else ("olmo2", {})
+        if hp.window:
+            rope = {"full_attention": rope, "sliding_attention": {"rope_type": "default", "rope_theta": hp.window_rope.theta}}
     elif source.architecture == "mistral3":
         kind, more = "ministral3", {"sliding_window": hp.window or None}
         rope |= {"llama_4_scaling_beta": hp.rope.query_growth, "original_max_position_embeddings": hp.rope.query_period}

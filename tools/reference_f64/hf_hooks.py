@@ -9,6 +9,10 @@ from transformers import PreTrainedModel
 
 from dump import ActivationDump
 
+# Names of a layer's norms by their taps: of classes with this attribute, else of the last. A layer may lack some.
+NORMS = {"post_feedforward_layernorm": {"attn_norm": "input_layernorm", "attn_post": "post_attention_layernorm",
+                                        "ffn_norm": "pre_feedforward_layernorm", "ffn_post": "post_feedforward_layernorm"},
+         "post_attention_layernorm": {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}}
 EXPERT_TAPS = ("gate", "up", "ffn_act", "ffn_out")
 
 
@@ -24,6 +28,11 @@ def gpt_oss_expert(experts, expert: int, hidden: torch.Tensor) -> tuple[torch.Te
     both = hidden @ experts.gate_up_proj[expert] + experts.gate_up_proj_bias[expert]
     act = experts._apply_gate(both)
     return both[::2], both[1::2], act, act @ experts.down_proj[expert] + experts.down_proj_bias[expert]
+
+
+def norms_of(block) -> dict:
+    names = next(names for attribute, names in NORMS.items() if hasattr(block, attribute))
+    return {tap: getattr(block, name) for tap, name in names.items() if hasattr(block, name)}
 
 
 class Hooks:
@@ -66,11 +75,10 @@ class Hooks:
             return self._hook_delta_net(index, block)
         attention = block.self_attn
         attention.register_forward_pre_hook(lambda *_: self.__dict__.update(_layer=index, _turned=0))
-        post_norms = hasattr(block, "pre_feedforward_layernorm")
-        ffn_norm = block.pre_feedforward_layernorm if post_norms else block.post_attention_layernorm
-        outputs = [(block.input_layernorm, "attn_norm"), (attention.o_proj, "attn_out"), (ffn_norm, "ffn_norm")]
+        norms = norms_of(block)
+        outputs = [(attention.o_proj, "attn_out"), *((norm, tap) for tap, norm in norms.items())]
         gated = attention.q_proj.out_features > attention.o_proj.in_features if hasattr(attention, "q_proj") else False
-        inputs = [(attention.o_proj, "attn_gated" if gated else "attn_ctx"), (ffn_norm, "ffn_inp")]
+        inputs = [(attention.o_proj, "attn_gated" if gated else "attn_ctx"), (norms["ffn_norm"] if "ffn_norm" in norms else block.mlp, "ffn_inp")]
         if hasattr(attention, "qkv_proj"):
             kv = attention.num_key_value_heads * attention.head_dim
             self._hook_parts(index, attention.qkv_proj, "qkv", (attention.o_proj.in_features, kv, kv))
@@ -83,8 +91,6 @@ class Hooks:
             if gated:
                 attention.q_proj.register_forward_hook(lambda _m, _i, out: self._put_halves(index, out, attention.head_dim))
         self._hook_rest(index, block, outputs, inputs)
-        if post_norms:
-            outputs += [(block.post_attention_layernorm, "attn_post"), (block.post_feedforward_layernorm, "ffn_post")]
         self._hook_all(index, block, outputs, inputs)
         if probs:
             attention.register_forward_hook(

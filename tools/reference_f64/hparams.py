@@ -24,11 +24,13 @@ QKV_BIASES = ("attn_q", "attn_k", "attn_v")
 class Family:
     """In what an architecture differs from the others, by transformers' modeling_llama, modeling_qwen2, modeling_qwen3,
     modeling_qwen3_moe, modeling_qwen3_5, modeling_qwen3_next, modeling_gpt_oss, modeling_smollm3, modeling_gemma3, modeling_gemma4, modeling_granite, modeling_phi3,
-    modeling_ministral3, modeling_ernie4_5."""
+    modeling_ministral3, modeling_ernie4_5, modeling_olmo2, modeling_olmo3."""
 
     qk_layout: str  # dims of a head that RoPE pairs: neighbours ("interleaved") or halves of the head ("half")
     biases: tuple[str, ...] = ()  # products with one
     head_norm: bool = False  # RMSNorm of each head of q and k before RoPE
+    row_norm: bool = False  # head_norm is of all heads at once
+    pre_norms: bool = True  # RMSNorm of what attention and feed-forward read
     post_norms: bool = False  # RMSNorm of what attention and feed-forward add
     ffn_norm: str = "ffn_norm"  # the file's name of the norm before the feed-forward
     activation: str = "silu"  # of llama_f64.ACTIVATIONS
@@ -39,7 +41,8 @@ class Family:
     own: tuple[str, ...] = ()  # keys that are refused elsewhere
     theta: float = 10000.0  # RoPE's, where the file does not say
     window_period: int = 0  # each layer but every so many has the sliding window; 1: all; 0: there is none
-    window_theta: float | None = None  # RoPE's in layers with a window
+    window_rope: str = "same"  # RoPE's in layers with a window; "unscaled": without scaling; "alone": the others have none
+    window_theta: float | None = None  # the unscaled one's, where the file does not say; None: the others'
     no_rope_period: int = 0  # of so many layers the last has no RoPE; 0: all have it
     whole_yarn: bool = True  # Yarn.whole
     long_rope: bool = False  # there may be divisors of frequencies for long and for short runs
@@ -70,10 +73,11 @@ FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("
             "gpt-oss": Family("half", biases=GPT_OSS_BIASES, ffn_norm="post_attention_norm", activation="swiglu_oai",
                               theta=150000.0, window_period=2, whole_yarn=False, sinks=True, experts=True),
             "gemma3": Family("half", head_norm=True, post_norms=True, activation="gelu_tanh", scaled_embedding=True,
-                             theta=1000000.0, window_period=6, window_theta=10000.0, wide_layers=62),
+                             theta=1000000.0, window_period=6, window_rope="unscaled", window_theta=10000.0, wide_layers=62),
             "gemma4": Family("half", head_norm=True, post_norms=True, activation="gelu_tanh", scaled_embedding=True, attention_scale=1.0,
-                             value_norm=True, output_scale=True, theta=1000000.0, window_period=6, window_theta=10000.0,
+                             value_norm=True, output_scale=True, theta=1000000.0, window_period=6, window_rope="unscaled", window_theta=10000.0,
                              own=("final_logit_softcapping", "attention.shared_kv_layers", "embedding_length_per_layer_input")),
+            "olmo2": Family("half", head_norm=True, row_norm=True, pre_norms=False, post_norms=True, window_period=4, window_rope="unscaled"),
             "granite": Family("interleaved", scales=True),
             "granitemoe": Family("interleaved", scales=True, experts=True, expert_width="feed_forward_length"),
             "phi3": Family("half", window_period=1, long_rope=True, fused={"attn_qkv": ("attn_q", "attn_k", "attn_v"),
@@ -129,7 +133,8 @@ class HParams:
     context_length: int
     original_context: int  # positions that short divisors of LongRoPE are for
     window_period: int
-    window_rope: Rope | None  # of layers with a window
+    window_rope: Rope | None  # of layers with a window, where it is another
+    rope_in_windows: bool  # and in no other layers
     no_rope_period: int
     n_experts: int  # 0: the feed-forward is no mixture
     n_experts_used: int  # by a token
@@ -167,7 +172,7 @@ class HParams:
         return self.window if self.window_period == 1 or (layer + 1) % self.window_period else 0
 
     def rope_of(self, layer: int) -> Rope:
-        if self.no_rope_period and (layer + 1) % self.no_rope_period == 0:
+        if self.no_rope_period and (layer + 1) % self.no_rope_period == 0 or self.rope_in_windows and not self.window_of(layer):
             return Rope(0, self.rope.theta)
         return self.window_rope if self.window_rope and self.window_of(layer) else self.rope
 
@@ -202,9 +207,9 @@ def layer_shapes(hp: HParams, family: Family, layer: int) -> dict[str, tuple[int
     for whole, parts in family.fused.items():
         if shapes := [matrices.pop(part) for part in parts if part in matrices]:
             matrices[whole] = (*shapes[0][:-2], sum(shape[-2] for shape in shapes), shapes[0][-1])
-    vectors = {"attn_norm": (hp.d_model,), family.ffn_norm: (hp.d_model,)}
+    vectors = {"attn_norm": (hp.d_model,), family.ffn_norm: (hp.d_model,)} if family.pre_norms else {}
     if family.head_norm and not recurrent:
-        vectors |= {"attn_q_norm": (head_dim,), "attn_k_norm": (head_dim,)}
+        vectors |= {"attn_q_norm": (q_width if family.row_norm else head_dim,), "attn_k_norm": (kv_width if family.row_norm else head_dim,)}
     if hp.kv_layer(layer) != layer:
         for name in ("attn_k", "attn_v"):
             del matrices[name]
@@ -307,8 +312,9 @@ class Reader:
             window=number("attention.sliding_window", 0) if family.window_period else 0,
             windowed=pattern,
             window_period=0 if pattern else number("attention.sliding_window_pattern", family.window_period) or 1,
-            window_rope=family.window_theta and Rope(number("rope.dimension_count_swa", rope.dims),
-                                                     float(number("rope.freq_base_swa", family.window_theta)), divided=False),
+            window_rope=Rope(number("rope.dimension_count_swa", rope.dims), float(number("rope.freq_base_swa", family.window_theta or rope.theta)),
+                             divided=False) if family.window_rope == "unscaled" else None,
+            rope_in_windows=family.window_rope == "alone" and number("attention.sliding_window", 0) > 0,
             window_head_dim=number("attention.key_length_swa", 0),
             n_shared=number("attention.shared_kv_layers", 0) if family.own else 0,
             d_input=number("embedding_length_per_layer_input", 0) if family.own else 0,
