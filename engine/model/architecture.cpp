@@ -297,6 +297,14 @@ constexpr std::array kArchitectures = {
                  .window_period = 4,
                  .rope_scalings = kRopeScalings,
                  .roles = kPostNormRoles},
+    // modeling_exaone4.py; the small model has no windows, and RoPE in all layers.
+    Architecture{.name = "exaone4",
+                 .rope_pairs = RopePairs::kHalves,
+                 .window_rope = WindowRope::kAlone,
+                 .has_pre_norms = false,
+                 .window_period = 4,
+                 .rope_scalings = kRopeScalings,
+                 .roles = kPostNormRoles},
     // modeling_gemma3.py, the text model; keys as in llama.cpp's src/llama-model.cpp. Norms'
     // weights in files hold 1 + w. Of 27 B, of 62 layers, no key gives the scale of scores.
     Architecture{.name = "gemma3",

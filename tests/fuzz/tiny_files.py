@@ -70,6 +70,8 @@ HEAD_NORMS = {f"{name}_norm.weight": [8] for name in ("attn_q", "attn_k")}
 PARTS = {
     "llama": ({}, [], {"rope.scaling.type": (STRING, "linear"), "rope.scaling.factor": (F32, 2.0)}),
     "ernie4_5": ({}, [], {}),
+    "exaone4": (HEAD_NORMS | {"post_attention_norm.weight": [8], "post_ffw_norm.weight": [8]}, ["attn_norm", "ffn_norm"],
+                {"attention.sliding_window": (U32, 4)}),
     "olmo2": (HEAD_NORMS | {"post_attention_norm.weight": [8], "post_ffw_norm.weight": [8]}, ["attn_norm", "ffn_norm"],
               {"attention.sliding_window": (U32, 4)}),
     "mistral3": ({}, [], {"rope.scaling.type": (STRING, "yarn"), "rope.scaling.factor": (F32, 4.0),

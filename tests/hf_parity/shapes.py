@@ -189,6 +189,10 @@ FAMILY_SHAPES = (
           rope=YARN | {"factor": 8.0, "original_max_position_embeddings": 128}),
     Shape("olmo3-tied-mqa48", 192, 4, 4, 1, 48, 416, 645, tied=True, eps=1e-6, theta=500000.0, family="olmo3", window=5),
     Shape("olmo3-mha32", 128, 8, 4, 4, 32, 256, 1000, eps=1e-6, theta=500000.0, family="olmo3", window=16),
+    Shape("exaone4-gqa64-window", 256, 5, 4, 2, 64, 512, 700, theta=1e6, family="exaone4", window=24,
+          rope=LLAMA3 | {"factor": 16.0, "original_max_position_embeddings": 128}),
+    Shape("exaone4-tied-mqa48", 192, 4, 4, 1, 48, 416, 645, tied=True, theta=1e6, family="exaone4"),
+    Shape("exaone4-tied-mha32-window", 128, 8, 4, 4, 32, 256, 1000, tied=True, theta=1e6, family="exaone4", window=5),
     Shape("ernie4.5-mha128", 512, 2, 4, 4, 128, 512, 1000, tied=True, theta=500000.0, family="ernie4_5"),
 )
 FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100")

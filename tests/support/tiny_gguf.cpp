@@ -308,7 +308,7 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
     model.set_u32(key(keys.layer_input), kLayerInput);
     model.set_f32(key(keys.logit_cap), 4.0F);
   }
-  if (options.architecture == "olmo2")
+  if (!config.architecture->has_pre_norms)
     model.set_u32(key(config.architecture->keys.sliding_window), 5);
   if (options.architecture == "mistral3") {
     const HyperParameterKeys& keys = config.architecture->keys;

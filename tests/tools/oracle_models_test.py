@@ -114,6 +114,7 @@ SETTINGS = [
     ("mistral", YARN | {"rope.scaling.yarn_beta_fast": 20.0, "rope.scaling.yarn_beta_slow": 2.0}),
     ("ministral3", {"attention.temperature_scale": 0.7}), ("ministral3", {"rope.scaling.yarn_log_multiplier": 0.5}),
     ("ministral3", {"attention.temperature_scale": 0.0}), ("ministral3", {"attention.sliding_window": 4}),
+    ("exaone4", {"attention.sliding_window": 0}), ("exaone4", {"attention.sliding_window": 3}), ("exaone4", YARN),
     ("olmo3", {"rope.freq_base_swa": 3000.0}), ("olmo3", {"attention.sliding_window": 0}), ("olmo2", LINEAR),
     ("olmo3", {"rope.scaling.attn_factor": 0.5}), ("olmo3", {"attention.sliding_window_pattern": 2}),
     ("gpt-oss", {"attention.sliding_window_pattern": 3}), ("gpt-oss", {"attention.sliding_window": 0}),

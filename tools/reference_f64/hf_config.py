@@ -38,6 +38,8 @@ def config_of(source: GgufModel) -> PretrainedConfig:
         kind, more = "mistral", {"sliding_window": hp.window}
     elif source.architecture == "smollm3":
         more = {"pad_token_id": None}
+    elif source.architecture == "exaone4":
+        more = {"sliding_window": hp.window or None, "layer_types": layer_types}
     elif source.architecture == "olmo2":
         kind, more = ("olmo3", {"sliding_window": hp.window, "layer_types": layer_types}) if hp.window else ("olmo2", {})
         if hp.window:

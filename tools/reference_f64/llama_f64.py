@@ -113,7 +113,7 @@ class F64:
         more = hp.window_of(layer), hp.attention_scale, sinks
         if self.arithmetic.kv != "q8":
             return attention(q, k, v, positions, *more)
-        return q8_cache.attention(q, k, v, positions, q8_cache.packed_order(hp.head_dim_of(layer), hp.rope_of(layer).dims, self.family.qk_layout), *more)
+        return q8_cache.attention(q, k, v, positions, q8_cache.packed_order(hp.head_dim_of(layer), hp.rope_of(layer).dims or hp.rope.dims, self.family.qk_layout), *more)
 
     def activated(self, gate: np.ndarray, up: np.ndarray) -> np.ndarray:
         return ACTIVATIONS[self.family.activation](gate, up)
