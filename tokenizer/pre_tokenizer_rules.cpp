@@ -33,6 +33,11 @@ constexpr std::array kQwen2 = {
     SplitPass{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
               R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
 
+// ByteDance-Seed/Seed-OSS-36B-Instruct: as Qwen2, but no line breaks after punctuation.
+constexpr std::array kSeedCoder = {
+    SplitPass{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}|)"
+              R"( ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
+
 // Qwen/Qwen3.5: marks go with letters.
 constexpr std::array kQwen35 = {
     SplitPass{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|)"
@@ -121,6 +126,9 @@ constexpr std::array kRules = {
     PreTokenizerRule{.name = "mpt", .passes = kGpt2},
     PreTokenizerRule{.name = "command-r", .passes = kDigitsThenGpt2},
     PreTokenizerRule{.name = "qwen35", .passes = kQwen35},
+    PreTokenizerRule{.name = "dbrx", .passes = kLlama3},
+    PreTokenizerRule{.name = "exaone4", .passes = kGpt2},
+    PreTokenizerRule{.name = "seed-coder", .passes = kSeedCoder},
 };
 
 }  // namespace

@@ -83,6 +83,10 @@ constexpr std::array kQwen2Roles = {
     RoleNeed{"attn_v.bias", Need::kRequired},
 };
 
+constexpr auto kSeedOssRoles =
+    joined(kQwen2Roles, std::array{RoleNeed{"ffn_norm.weight", Need::kRequired,
+                                            "post_attention_norm.weight"}});
+
 constexpr std::array kQwen3Roles = {
     RoleNeed{"attn_q_norm.weight", Need::kRequired},
     RoleNeed{"attn_k_norm.weight", Need::kRequired},
@@ -297,6 +301,11 @@ constexpr std::array kArchitectures = {
                  .window_period = 4,
                  .rope_scalings = kRopeScalings,
                  .roles = kPostNormRoles},
+    // modeling_seed_oss.py; post_attention_norm is the norm before the feed-forward.
+    Architecture{.name = "seed_oss",
+                 .rope_pairs = RopePairs::kHalves,
+                 .rope_scalings = kRopeScalings,
+                 .roles = kSeedOssRoles},
     // modeling_exaone4.py; the small model has no windows, and RoPE in all layers.
     Architecture{.name = "exaone4",
                  .rope_pairs = RopePairs::kHalves,

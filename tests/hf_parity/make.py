@@ -73,7 +73,7 @@ def config_of(shape: Shape) -> PretrainedConfig:
     elif family == "exaone4":
         kinds = ["sliding_attention" if shape.window and (i + 1) % 4 else "full_attention" for i in range(shape.n_layers)]
         more = {"sliding_window": shape.window, "layer_types": kinds, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
-    elif family == "olmo2":
+    elif family in ("olmo2", "seed_oss"):
         more = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
     elif family == "ministral3":
         more = {"sliding_window": shape.window, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}

@@ -193,6 +193,10 @@ FAMILY_SHAPES = (
           rope=LLAMA3 | {"factor": 16.0, "original_max_position_embeddings": 128}),
     Shape("exaone4-tied-mqa48", 192, 4, 4, 1, 48, 416, 645, tied=True, theta=1e6, family="exaone4"),
     Shape("exaone4-tied-mha32-window", 128, 8, 4, 4, 32, 256, 1000, tied=True, theta=1e6, family="exaone4", window=5),
+    Shape("seed-oss-gqa64", 256, 3, 4, 2, 64, 512, 700, eps=1e-6, theta=1e7, family="seed_oss"),
+    Shape("seed-oss-tied-mqa48", 192, 4, 4, 1, 48, 416, 645, tied=True, eps=1e-6, theta=1e7, family="seed_oss"),
+    Shape("seed-oss-mha128-yarn", 512, 2, 4, 4, 128, 512, 1000, eps=1e-6, theta=1e6, family="seed_oss",
+          rope=YARN | {"factor": 4.0, "original_max_position_embeddings": 256, "beta_fast": 16.0, "beta_slow": 2.0}),
     Shape("ernie4.5-mha128", 512, 2, 4, 4, 128, 512, 1000, tied=True, theta=500000.0, family="ernie4_5"),
 )
 FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100")

@@ -24,7 +24,8 @@ QKV_BIASES = ("attn_q", "attn_k", "attn_v")
 class Family:
     """In what an architecture differs from the others, by transformers' modeling_llama, modeling_qwen2, modeling_qwen3,
     modeling_qwen3_moe, modeling_qwen3_5, modeling_qwen3_next, modeling_gpt_oss, modeling_smollm3, modeling_gemma3, modeling_gemma4, modeling_granite, modeling_phi3,
-    modeling_ministral3, modeling_ernie4_5, modeling_olmo2, modeling_olmo3, modeling_exaone4."""
+    modeling_ministral3, modeling_ernie4_5, modeling_olmo2, modeling_olmo3, modeling_exaone4,
+    modeling_seed_oss."""
 
     qk_layout: str  # dims of a head that RoPE pairs: neighbours ("interleaved") or halves of the head ("half")
     biases: tuple[str, ...] = ()  # products with one
@@ -79,6 +80,7 @@ FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("
                              own=("final_logit_softcapping", "attention.shared_kv_layers", "embedding_length_per_layer_input")),
             "olmo2": Family("half", head_norm=True, row_norm=True, pre_norms=False, post_norms=True, window_period=4, window_rope="unscaled"),
             "exaone4": Family("half", head_norm=True, pre_norms=False, post_norms=True, window_period=4, window_rope="alone"),
+            "seed_oss": Family("half", biases=QKV_BIASES, ffn_norm="post_attention_norm"),
             "granite": Family("interleaved", scales=True),
             "granitemoe": Family("interleaved", scales=True, experts=True, expert_width="feed_forward_length"),
             "phi3": Family("half", window_period=1, long_rope=True, fused={"attn_qkv": ("attn_q", "attn_k", "attn_v"),

@@ -28,6 +28,11 @@ constexpr std::array kQwen35 = {
     PublishedStep{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N})"
                   R"(| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
 
+// Published with a count of 1, {1}, at \p{N}.
+constexpr std::array kSeedCoder = {
+    PublishedStep{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N})"
+                  R"(| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
+
 constexpr std::array kTekken = {
     PublishedStep{R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
                   R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
@@ -95,6 +100,9 @@ constexpr std::array kRules = {
     PublishedRule{"mpt", kGpt2},
     PublishedRule{"command-r", kDigitsThenByteLevel},
     PublishedRule{"qwen35", kQwen35},
+    PublishedRule{"dbrx", kLlama3},
+    PublishedRule{"exaone4", kGpt2},
+    PublishedRule{"seed-coder", kSeedCoder},
 };
 
 }  // namespace
