@@ -38,6 +38,13 @@ constexpr std::array kSeedCoder = {
     SplitPass{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}|)"
               R"( ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
 
+// tencent/Hunyuan-4B-Instruct, as deepseek-ai/DeepSeek-V3
+constexpr std::array kHunyuanDense = {
+    SplitPass{R"(\p{N}{1,3})"}, SplitPass{"[\u4E00-\u9FA5\u3040-\u309F\u30A0-\u30FF]+"},
+    SplitPass{R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|)"
+              R"([^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|)"
+              R"(\s*[\r\n]+|\s+(?!\S)|\s+)"}};
+
 // Qwen/Qwen3.5: marks go with letters.
 constexpr std::array kQwen35 = {
     SplitPass{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|)"
@@ -129,6 +136,7 @@ constexpr std::array kRules = {
     PreTokenizerRule{.name = "dbrx", .passes = kLlama3},
     PreTokenizerRule{.name = "exaone4", .passes = kGpt2},
     PreTokenizerRule{.name = "seed-coder", .passes = kSeedCoder},
+    PreTokenizerRule{.name = "hunyuan-dense", .passes = kHunyuanDense},
 };
 
 }  // namespace

@@ -29,7 +29,7 @@ enum class TapOp {
   /// input: with the rows of the experts that these choose, one after the other; a first input that
   /// has a row for each of them is cut alike.
   kProduct,
-  kRope,         ///< after a norm of each head, or of the row, where the model has one
+  kRope,         ///< with a norm of each head, or of the row, where the model has one
   kAttention,    ///< of queries, over keys and values of all positions so far
   kOutputGate,   ///< the first, times the sigmoid of the second
   kConvolution,  ///< of the rows so far, each channel by itself

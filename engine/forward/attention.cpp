@@ -142,12 +142,16 @@ void Attention::norm_whole_rows(PassWorker& at, std::size_t layer) {
 void Attention::rotate(const PassWorker& at, std::size_t layer, std::size_t t,
                        std::span<const float> norm, Worker::Range rows, float* x) const {
   if (spec(layer).norms_rows) norm = {};  // norm_whole_rows() was before
-  for (std::size_t head = rows.begin; head < rows.end && !norm.empty(); head += norm.size())
-    at.kernels().rms_norm(x + head, norm.data(), norm.size(), config_.norm_eps, x + head);
+  const auto norm_heads = [&] {
+    for (std::size_t head = rows.begin; head < rows.end && !norm.empty(); head += norm.size())
+      at.kernels().rms_norm(x + head, norm.data(), norm.size(), config_.norm_eps, x + head);
+  };
+  if (!spec(layer).rotates_first) norm_heads();
   const std::size_t rope = spec(layer).rope;
   const std::size_t angles = (rope * max_batch_ + t) * most_pairs_;
   at.kernels().rope(x, rows.begin, rows.end, spec(layer).head_dim, cos_.data() + angles,
                     sin_.data() + angles, ropes_[rope].pairs());
+  if (spec(layer).rotates_first) norm_heads();
 }
 
 void Attention::rotate_queries(PassWorker& at, std::size_t layer, Worker::Range rows) {

@@ -306,6 +306,12 @@ constexpr std::array kArchitectures = {
                  .rope_pairs = RopePairs::kHalves,
                  .rope_scalings = kRopeScalings,
                  .roles = kSeedOssRoles},
+    // modeling_hunyuan_v1_dense.py. Files of models with NTK-alpha have the base that it gives.
+    Architecture{.name = "hunyuan-dense",
+                 .rope_pairs = RopePairs::kHalves,
+                 .rotates_first = true,
+                 .rope_scalings = kRopeScalings,
+                 .roles = kQwen3Roles},
     // modeling_exaone4.py; the small model has no windows, and RoPE in all layers.
     Architecture{.name = "exaone4",
                  .rope_pairs = RopePairs::kHalves,

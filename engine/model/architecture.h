@@ -131,6 +131,7 @@ struct Architecture {
   float attention_scale = 0;        ///< of scores, if the file gives none; 0: 1 / sqrt(head dim)
   bool has_pre_norms = true;        ///< LayerSpec::has_pre_norms
   bool norms_rows = false;          ///< AttentionSpec::norms_rows
+  bool rotates_first = false;       ///< AttentionSpec::rotates_first
   bool has_output_gate = false;     ///< AttentionSpec::output_gate
   bool has_value_norm = false;      ///< AttentionSpec::value_norm
   bool values_may_be_keys = false;  ///< AttentionSpec::v_is_k, in layers without attn_v

@@ -373,6 +373,7 @@ Status Reader::read_head_dim() {
                                    key_of(keys().n_heads), spec.n_heads));
     spec.output_gate = config_.architecture->has_output_gate;
     spec.norms_rows = config_.architecture->norms_rows;
+    spec.rotates_first = config_.architecture->rotates_first;
     spec.value_norm = config_.architecture->has_value_norm;
     spec.v_is_k = config_.architecture->values_may_be_keys &&
                   gguf_.find_tensor(tensor_name("attn_v.weight", static_cast<int>(i))) == nullptr;

@@ -67,6 +67,8 @@ def config_of(shape: Shape) -> PretrainedConfig:
             more |= {
                 "num_experts": shape.n_experts, "num_experts_per_tok": shape.n_used, "moe_intermediate_size": shape.d_ff,
                 "shared_expert_intermediate_size": 2 * shape.d_ff}
+    elif family == "hunyuan":
+        family, more = "hunyuan_v1_dense", {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
     elif family == "olmo3":
         more = {"sliding_window": shape.window, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
         rope = {"full_attention": rope, "sliding_attention": {"rope_type": "default", "rope_theta": shape.theta}}

@@ -197,6 +197,10 @@ FAMILY_SHAPES = (
     Shape("seed-oss-tied-mqa48", 192, 4, 4, 1, 48, 416, 645, tied=True, eps=1e-6, theta=1e7, family="seed_oss"),
     Shape("seed-oss-mha128-yarn", 512, 2, 4, 4, 128, 512, 1000, eps=1e-6, theta=1e6, family="seed_oss",
           rope=YARN | {"factor": 4.0, "original_max_position_embeddings": 256, "beta_fast": 16.0, "beta_slow": 2.0}),
+    Shape("hunyuan-gqa64-alpha", 256, 3, 4, 2, 64, 512, 700, theta=10000.0, family="hunyuan",
+          rope={"rope_type": "dynamic", "alpha": 1000.0, "factor": 1.0, "original_max_position_embeddings": 32768}),
+    Shape("hunyuan-tied-mqa48", 192, 4, 4, 1, 48, 416, 645, tied=True, theta=1e6, family="hunyuan"),
+    Shape("hunyuan-mha128", 512, 2, 4, 4, 128, 512, 1000, tied=True, theta=1e6, family="hunyuan"),
     Shape("ernie4.5-mha128", 512, 2, 4, 4, 128, 512, 1000, tied=True, theta=500000.0, family="ernie4_5"),
 )
 FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100")

@@ -174,6 +174,7 @@ HyperParameters hyper_parameters(const TinyOptions& options) {
     ffn.d_ff = kFeedForward / part;
     attention.output_gate = config.architecture->has_output_gate;
     attention.norms_rows = config.architecture->norms_rows;
+    attention.rotates_first = config.architecture->rotates_first;
     config.layers.push_back({.mixer = attention,
                              .ffns = {ffn},
                              .has_pre_norms = config.architecture->has_pre_norms});

@@ -31,6 +31,7 @@ MULTIPLIERS = ("embedding_multiplier", "attention_multiplier", "residual_multipl
 CLASSES = {
     "llama": Class(), "mistral": Class(), "ministral3": Class(ropes=("yarn",)), "qwen2": Class(), "qwen3": Class(),
     "ernie4_5": Class({"use_bias": (False, None)}),
+    "hunyuan_v1_dense": Class({"attention_bias": (False,)}, ropes=("default", "linear", "dynamic")),
     "exaone4": Class(), "seed_oss": Class({"attention_bias": (True,), "attention_out_bias": (False,), "mlp_bias": (False,)}),
     "olmo2": Class({"attention_bias": (False,)}), "olmo3": Class({"attention_bias": (False,)}, plain_windows=True),
     "qwen3_moe": Class({"norm_topk_prob": (True,)}),
@@ -66,6 +67,8 @@ def check_config(of: Checkpoint) -> None:
             refuse(f"config.json: {key} is {config.get(key)!r}", "a number above 0")
     if rope["rope_type"] not in known.ropes:
         refuse(f"config.json: RoPE scaling is {rope['rope_type']!r}", f"one of {', '.join(known.ropes)}")
+    if rope["rope_type"] == "dynamic" and not rope.get("alpha"):
+        refuse("config.json: RoPE scaling is 'dynamic' without alpha, whose base grows with the text", "alpha")
     if rope["rope_type"] == "proportional" and (rope.get("factor") or 1.0) != 1.0:
         refuse(f"config.json: factor of proportional RoPE is {rope['factor']}", "1")
     of_windows = (config.get("rope_parameters") or {}).get("sliding_attention") or {}

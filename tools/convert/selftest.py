@@ -43,6 +43,7 @@ REFUSED = [
     ("qwen3", "config.json", {"rope_parameters": YARN | {"truncate": False}}, (), "truncate of YaRN is False"),
     ("qwen3", "config.json", {"rope_parameters": YARN}, ("--context", "1025"), "need 1 to 1024"),
     ("smollm3", "config.json", {"no_rope_layers": [1, 0, 1, 0, 1]}, (), "no_rope_layers is [1, 0, 1, 0, 1]"),
+    ("hunyuan", "config.json", {"rope_parameters": {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e4}}, (), "'dynamic' without alpha"),
     ("seed-oss", "config.json", {"attention_out_bias": True}, (), "attention_out_bias is True"),
     ("olmo2", "config.json", {"attention_bias": True}, (), "attention_bias is True"),
     ("olmo3", "config.json", {"rope_parameters.sliding_attention.rope_type": "linear"}, (), "RoPE scaling of windows is 'linear'"),

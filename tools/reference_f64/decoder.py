@@ -106,9 +106,12 @@ def attention(step: Step, normed: np.ndarray) -> np.ndarray:
         if step.family.row_norm:
             value = step.norm(f"attn_{name}_norm", value)
         heads = value.reshape(n, -1, hp.head_dim_of(step.layer))
-        if step.family.head_norm and not step.family.row_norm:
+        of_heads = step.family.head_norm and not step.family.row_norm
+        if of_heads and not step.family.rotates_first:
             heads = step.norm(f"attn_{name}_norm", heads)
         heads = ops.turned(heads, step.turns)
+        if of_heads and step.family.rotates_first:
+            heads = step.norm(f"attn_{name}_norm", heads)
         if name == "q" and step.hp.rope_of(step.layer).query_growth:
             heads = heads * step.hp.rope_of(step.layer).query_scales(step.positions)[:, None, None]
         return heads.reshape(n, -1)

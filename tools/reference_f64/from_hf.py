@@ -32,7 +32,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, Mxfp4Config, Pretrain
 from dump import ActivationDump
 from from_gguf import add_run_options, chosen_ids
 from gguf_model import GgufModel
-from hf_config import PAIRED, config_of, for_context, head_dim_of
+from hf_config import PAIRED, config_of, for_context, head_dim_of, theta_of
 from hf_hooks import Hooks
 from hparams import DeltaNet, UnsupportedModel
 
@@ -190,7 +190,7 @@ def metadata(config: PretrainedConfig, source: dict) -> dict:
         "producer": "from_hf.py",
         "producer_version": f"{VERSION}, transformers {transformers.__version__}, torch {torch.__version__}",
         **source, "oracle": "hf", "compute": "f32", "kv": "f32", "eps": config.rms_norm_eps,
-        "rope_theta": float(rope["rope_theta"]), "qk_layout": "interleaved" if config.model_type in PAIRED else "half",
+        "rope_theta": theta_of(config), "qk_layout": "interleaved" if config.model_type in PAIRED else "half",
         "hparams": {"n_layers": config.num_hidden_layers, "n_heads": config.num_attention_heads,
                     "n_kv_heads": config.num_key_value_heads, "head_dim": head_dim, "rope_dim": rope_dim, **more},
     }

@@ -40,6 +40,8 @@ def config_of(source: GgufModel) -> PretrainedConfig:
         more = {"pad_token_id": None}
     elif source.architecture == "exaone4":
         more = {"sliding_window": hp.window or None, "layer_types": layer_types}
+    elif source.architecture == "hunyuan-dense":
+        kind = "hunyuan_v1_dense"
     elif source.architecture == "olmo2":
         kind, more = ("olmo3", {"sliding_window": hp.window, "layer_types": layer_types}) if hp.window else ("olmo2", {})
         if hp.window:
@@ -91,6 +93,12 @@ def for_context(config: PretrainedConfig, context: int | None) -> PretrainedConf
         chosen = rope["long_factor" if context > rope["original_max_position_embeddings"] else "short_factor"]
         rope["long_factor"] = rope["short_factor"] = chosen
     return config
+
+
+def theta_of(config: PretrainedConfig) -> float:
+    """RoPE's base, which Hunyuan's alpha stretches."""
+    rope, dims = config.rope_parameters.get("full_attention", config.rope_parameters), head_dim_of(config)
+    return rope["rope_theta"] * (rope.get("alpha") or 1.0) ** (dims / (dims - 2))
 
 
 def head_dim_of(config: PretrainedConfig) -> int:

@@ -28,6 +28,12 @@ constexpr std::array kQwen35 = {
     PublishedStep{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N})"
                   R"(| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
 
+constexpr std::array kHunyuanDense = {
+    PublishedStep{R"(\p{N}{1,3})"}, PublishedStep{"[\u4E00-\u9FA5\u3040-\u309F\u30A0-\u30FF]+"},
+    PublishedStep{R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+)"
+                  R"(|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*)"
+                  R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
+
 // Published with a count of 1, {1}, at \p{N}.
 constexpr std::array kSeedCoder = {
     PublishedStep{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N})"
@@ -103,6 +109,7 @@ constexpr std::array kRules = {
     PublishedRule{"dbrx", kLlama3},
     PublishedRule{"exaone4", kGpt2},
     PublishedRule{"seed-coder", kSeedCoder},
+    PublishedRule{"hunyuan-dense", kHunyuanDense},
 };
 
 }  // namespace
