@@ -137,6 +137,8 @@ constexpr std::array kRules = {
     PreTokenizerRule{.name = "exaone4", .passes = kGpt2},
     PreTokenizerRule{.name = "seed-coder", .passes = kSeedCoder},
     PreTokenizerRule{.name = "hunyuan-dense", .passes = kHunyuanDense},
+    PreTokenizerRule{.name = "chatglm-bpe", .passes = kLlama3},
+    PreTokenizerRule{.name = "glm4", .passes = kLlama3, .ignore_merges = true},
 };
 
 }  // namespace

@@ -124,6 +124,17 @@ constexpr std::array kPhi3Roles = {
     RoleNeed{"rope_freqs.weight", Need::kOptional, "rope_factors_long.weight"},
 };
 
+// The smaller model has the biases, the larger none.
+constexpr std::array kGlm4Roles = {
+    RoleNeed{"attn_q.bias", Need::kOptional},
+    RoleNeed{"attn_k.bias", Need::kOptional},
+    RoleNeed{"attn_v.bias", Need::kOptional},
+    RoleNeed{"post_attention_norm.weight", Need::kRequired},
+    RoleNeed{"post_ffw_norm.weight", Need::kRequired},
+    RoleNeed{"ffn_gate.weight", Need::kRequired, "ffn_up.weight"},
+    RoleNeed{"ffn_up.weight", Need::kRequired, "ffn_up.weight"},
+};
+
 constexpr std::array kGemma3Roles = {
     RoleNeed{"attn_q_norm.weight", Need::kRequired},
     RoleNeed{"attn_k_norm.weight", Need::kRequired},
@@ -312,6 +323,8 @@ constexpr std::array kArchitectures = {
                  .rotates_first = true,
                  .rope_scalings = kRopeScalings,
                  .roles = kQwen3Roles},
+    // modeling_glm4.py, whose pairs are neighbours, too.
+    Architecture{.name = "glm4", .rope_scalings = kRopeScalings, .roles = kGlm4Roles},
     // modeling_exaone4.py; the small model has no windows, and RoPE in all layers.
     Architecture{.name = "exaone4",
                  .rope_pairs = RopePairs::kHalves,

@@ -36,6 +36,7 @@ SHAPES = (
     replace(TINY, name="exaone4", family="exaone4", n_layers=5, n_kv_heads=1, tied=True, head_dim=14, window=4),
     replace(TINY, name="seed-oss", family="seed_oss", n_kv_heads=1),
     replace(TINY, name="hunyuan", family="hunyuan", n_kv_heads=1, head_dim=14),
+    replace(TINY, name="glm4", family="glm4", n_kv_heads=1, head_dim=12, partial_rotary=0.5),
     replace(TINY, name="smollm3", family="smollm3", n_layers=5, tied=True, head_dim=6),
     replace(TINY, name="gemma3", family="gemma3", n_layers=7, tied=True, n_kv_heads=2, head_dim=14, vocab=380, window=4),
     replace(TINY, name="gemma4", family="gemma4", n_layers=6, tied=True, n_kv_heads=2, head_dim=14, vocab=380, window=4, partial_rotary=0.25,

@@ -69,6 +69,9 @@ def config_of(shape: Shape) -> PretrainedConfig:
                 "shared_expert_intermediate_size": 2 * shape.d_ff}
     elif family == "hunyuan":
         family, more = "hunyuan_v1_dense", {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
+    elif family == "glm4":
+        rope["partial_rotary_factor"] = shape.partial_rotary
+        more = {"attention_bias": not shape.tied, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
     elif family == "olmo3":
         more = {"sliding_window": shape.window, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
         rope = {"full_attention": rope, "sliding_attention": {"rope_type": "default", "rope_theta": shape.theta}}

@@ -41,7 +41,7 @@ class Shape:
     theta: float = 10000.0
     family: str = "llama"  # model_type of transformers; "llama-bpe": llama with a byte-level BPE vocabulary
     rope: dict = field(default_factory=lambda: {"rope_type": "default"})
-    partial_rotary: float = 1.0  # of a head, what RoPE turns; of phi3 and qwen3_5
+    partial_rotary: float = 1.0  # of a head, what RoPE turns; of phi3, qwen3_5 and glm4
     delta: tuple[int, int, int, int] = (0, 0, 0, 0)  # key heads, value heads and their sizes, of qwen3_5
     window: int | None = None  # sliding, of mistral, gemma3, gpt-oss and phi3
     multipliers: dict = field(default_factory=dict)  # of granite's config
@@ -201,6 +201,10 @@ FAMILY_SHAPES = (
           rope={"rope_type": "dynamic", "alpha": 1000.0, "factor": 1.0, "original_max_position_embeddings": 32768}),
     Shape("hunyuan-tied-mqa48", 192, 4, 4, 1, 48, 416, 645, tied=True, theta=1e6, family="hunyuan"),
     Shape("hunyuan-mha128", 512, 2, 4, 4, 128, 512, 1000, tied=True, theta=1e6, family="hunyuan"),
+    Shape("glm4-gqa64", 256, 3, 4, 2, 64, 512, 700, theta=10000.0, family="glm4", partial_rotary=0.5),
+    Shape("glm4-tied-mqa48", 192, 4, 4, 1, 48, 416, 645, tied=True, theta=10000.0, family="glm4", partial_rotary=0.5),
+    Shape("glm4-mha128-yarn", 512, 2, 4, 4, 128, 512, 984, theta=10000.0, family="glm4", partial_rotary=0.75,
+          rope=YARN | {"factor": 4.0, "original_max_position_embeddings": 256}),
     Shape("ernie4.5-mha128", 512, 2, 4, 4, 128, 512, 1000, tied=True, theta=500000.0, family="ernie4_5"),
 )
 FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100")

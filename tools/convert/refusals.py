@@ -32,7 +32,7 @@ CLASSES = {
     "llama": Class(), "mistral": Class(), "ministral3": Class(ropes=("yarn",)), "qwen2": Class(), "qwen3": Class(),
     "ernie4_5": Class({"use_bias": (False, None)}),
     "hunyuan_v1_dense": Class({"attention_bias": (False,)}, ropes=("default", "linear", "dynamic")),
-    "exaone4": Class(), "seed_oss": Class({"attention_bias": (True,), "attention_out_bias": (False,), "mlp_bias": (False,)}),
+    "glm4": Class(partial_rope=True), "exaone4": Class(), "seed_oss": Class({"attention_bias": (True,), "attention_out_bias": (False,), "mlp_bias": (False,)}),
     "olmo2": Class({"attention_bias": (False,)}), "olmo3": Class({"attention_bias": (False,)}, plain_windows=True),
     "qwen3_moe": Class({"norm_topk_prob": (True,)}),
     "gpt_oss": Class({"swiglu_limit": (7.0, None), "swiglu_alpha": (1.702, None)}, window_period=2, whole_yarn=False),

@@ -72,8 +72,10 @@ RULES = {
     "exaone4": [byte_level(True)],
     "seed-coder": [split(SEED), byte_level(False)],
     "hunyuan-dense": [*map(split, HUNYUAN), byte_level(False)],
+    "chatglm-bpe": [split(LLAMA3), byte_level(False)],
+    "glm4": [split(LLAMA3), byte_level(False)],
 }
-IGNORE_MERGES = ("llama-bpe", "tekken", "gpt-4o")
+IGNORE_MERGES = ("llama-bpe", "tekken", "gpt-4o", "glm4")
 ADD_BOS = ("llama-bpe", "tekken")  # where the file does not say
 
 

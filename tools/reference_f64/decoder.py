@@ -74,7 +74,8 @@ class Step:
         return self.ops.norm(x, f"blk.{self.layer}.{name}.weight")
 
     def bias(self, name: str) -> np.ndarray | None:
-        return self.ops.vector(f"blk.{self.layer}.{name}.bias") if name in self.family.biases else None
+        bias = f"blk.{self.layer}.{name}.bias"
+        return self.ops.vector(bias) if name in self.family.biases and self.ops.has(bias) else None
 
     def product(self, name: str, x: np.ndarray) -> np.ndarray:
         out, bias = self.ops.product(x, f"blk.{self.layer}.{name}.weight"), self.bias(name)

@@ -6,7 +6,7 @@ from gguf_model import GgufModel
 from hparams import UnsupportedModel
 
 
-PAIRED = ("ernie4_5",)  # classes whose pairs of a head's dims are neighbours, as in their files; of others they are halves
+PAIRED = ("ernie4_5", "glm4")  # classes whose pairs of a head's dims are neighbours, as in their files; of others they are halves
 
 
 def rope_of(source: GgufModel) -> dict:
@@ -29,7 +29,7 @@ def rope_of(source: GgufModel) -> dict:
 def config_of(source: GgufModel) -> PretrainedConfig:
     """The GGUF's hyper-parameters."""
     hp = source.hparams
-    if hp.value_dim != hp.head_dim or (hp.rope.dims != hp.head_dim and source.architecture not in ("phi3", "qwen35", "qwen35moe", "qwen3next")):
+    if hp.value_dim != hp.head_dim or (hp.rope.dims != hp.head_dim and source.architecture not in ("phi3", "qwen35", "qwen35moe", "qwen3next", "glm4")):
         raise UnsupportedModel("partial RoPE or its own value width have no counterpart here")
     rope = rope_of(source)
     kind, more = source.architecture, {}
@@ -40,6 +40,8 @@ def config_of(source: GgufModel) -> PretrainedConfig:
         more = {"pad_token_id": None}
     elif source.architecture == "exaone4":
         more = {"sliding_window": hp.window or None, "layer_types": layer_types}
+    elif source.architecture == "glm4":
+        more = {"attention_bias": source.has("blk.0.attn_q.bias"), "pad_token_id": None}
     elif source.architecture == "hunyuan-dense":
         kind = "hunyuan_v1_dense"
     elif source.architecture == "olmo2":

@@ -10,7 +10,9 @@ from transformers import PreTrainedModel
 from dump import ActivationDump
 
 # Names of a layer's norms by their taps: of classes with this attribute, else of the last. A layer may lack some.
-NORMS = {"post_feedforward_layernorm": {"attn_norm": "input_layernorm", "attn_post": "post_attention_layernorm",
+NORMS = {"post_mlp_layernorm": {"attn_norm": "input_layernorm", "attn_post": "post_self_attn_layernorm",
+                                "ffn_norm": "post_attention_layernorm", "ffn_post": "post_mlp_layernorm"},
+         "post_feedforward_layernorm": {"attn_norm": "input_layernorm", "attn_post": "post_attention_layernorm",
                                         "ffn_norm": "pre_feedforward_layernorm", "ffn_post": "post_feedforward_layernorm"},
          "post_attention_layernorm": {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}}
 EXPERT_TAPS = ("gate", "up", "ffn_act", "ffn_out")

@@ -25,10 +25,11 @@ class Family:
     """In what an architecture differs from the others, by transformers' modeling_llama, modeling_qwen2, modeling_qwen3,
     modeling_qwen3_moe, modeling_qwen3_5, modeling_qwen3_next, modeling_gpt_oss, modeling_smollm3, modeling_gemma3, modeling_gemma4, modeling_granite, modeling_phi3,
     modeling_ministral3, modeling_ernie4_5, modeling_olmo2, modeling_olmo3, modeling_exaone4,
-    modeling_seed_oss, modeling_hunyuan_v1_dense."""
+    modeling_seed_oss, modeling_hunyuan_v1_dense, modeling_glm4."""
 
     qk_layout: str  # dims of a head that RoPE pairs: neighbours ("interleaved") or halves of the head ("half")
     biases: tuple[str, ...] = ()  # products with one
+    may_lack_biases: bool = False  # or with none
     head_norm: bool = False  # RMSNorm of each head of q and k before RoPE
     rotates_first: bool = False  # head_norm is after RoPE
     row_norm: bool = False  # head_norm is of all heads at once
@@ -83,6 +84,7 @@ FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("
             "exaone4": Family("half", head_norm=True, pre_norms=False, post_norms=True, window_period=4, window_rope="alone"),
             "seed_oss": Family("half", biases=QKV_BIASES, ffn_norm="post_attention_norm"),
             "hunyuan-dense": Family("half", head_norm=True, rotates_first=True),
+            "glm4": Family("interleaved", biases=QKV_BIASES, may_lack_biases=True, post_norms=True, fused={"ffn_up": ("ffn_gate", "ffn_up")}),
             "granite": Family("interleaved", scales=True),
             "granitemoe": Family("interleaved", scales=True, experts=True, expert_width="feed_forward_length"),
             "phi3": Family("half", window_period=1, long_rope=True, fused={"attn_qkv": ("attn_q", "attn_k", "attn_v"),

@@ -110,6 +110,8 @@ constexpr std::array kRules = {
     PublishedRule{"exaone4", kGpt2},
     PublishedRule{"seed-coder", kSeedCoder},
     PublishedRule{"hunyuan-dense", kHunyuanDense},
+    PublishedRule{"chatglm-bpe", kLlama3},
+    PublishedRule{"glm4", kLlama3, true},
 };
 
 }  // namespace
