@@ -24,7 +24,7 @@ KINDS = {"llama": "llama-bpe", "llama-bpe": "llama-bpe", "smollm3": "llama-bpe",
          "ministral3": "tekken", "olmo2": "smaug-bpe", "olmo3": "smaug-bpe", "exaone4": "gpt-2", "seed_oss": "seed-coder", "hunyuan": "hunyuan-dense", "glm4": "glm4",
          "qwen2": "qwen2", "qwen3": "qwen2", "qwen3_moe": "qwen2", "qwen3_next": "qwen2", "qwen3_5": "qwen35", "qwen3_5_moe": "qwen35"}  # of byte-level BPEs: their pre-tokenizers
 GEMMA4_SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>", "<|turn>", "<turn|>")
-ENDS = {"llama-bpe": (1, 2), "tekken": (1,), "smaug-bpe": (0, 2), "gpt-2": (1, 2), "seed-coder": (1, 2), "hunyuan-dense": (2,), "glm4": (0, 1), "smollm": (2,), "gpt-4o": (1, 2), "qwen2": (0, 2), "qwen35": (0, 2)}  # those of SPECIAL that end a reply
+ENDS = {"llama-bpe": (1, 2), "tekken": (1,), "smaug-bpe": (0, 2), "gpt-2": (1, 2), "seed-coder": (1, 2), "hunyuan-dense": (2,), "glm4": (1, 0), "smollm": (2,), "gpt-4o": (1, 2), "qwen2": (0, 2), "qwen35": (0, 2)}  # those of SPECIAL that end a reply
 ROWS_WITHOUT_TOKEN = 7  # embeddings have more rows than there are tokens, as Qwen's
 
 

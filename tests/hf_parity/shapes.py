@@ -206,6 +206,8 @@ FAMILY_SHAPES = (
     Shape("glm4-mha128-yarn", 512, 2, 4, 4, 128, 512, 984, theta=10000.0, family="glm4", partial_rotary=0.75,
           rope=YARN | {"factor": 4.0, "original_max_position_embeddings": 256}),
     Shape("ernie4.5-mha128", 512, 2, 4, 4, 128, 512, 1000, tied=True, theta=500000.0, family="ernie4_5"),
+    Shape("granitemoe-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, theta=10000000.0, family="granitemoe", n_experts=16, n_used=4,
+          multipliers=GRANITE | {"attention_multiplier": 1 / 32, "logits_scaling": 16.0}),
 )
 FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100")
 FAMILY_TYPES = ("F16", "Q8_0", "Q4_K_M")

@@ -389,8 +389,10 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
     add("output.weight", WeightType::kQ4_0, {kModelDim, pieces().size()}, true);
   const auto add_layer = [&](const HyperParameters& of, int at) {
     for (const TensorRole& role : kTensorRoles) {
-      if (role.per_layer != (at != kOutsideLayers) || need_of(of, role, at) != Need::kRequired)
-        continue;
+      if (role.per_layer != (at != kOutsideLayers)) continue;
+      const Need need = need_of(of, role, at);
+      if (need == Need::kAbsent) continue;
+      if (need == Need::kOptional && !role.name.ends_with(".bias")) continue;
       if (std::ranges::count(model.tensors, name_in_file(of, role, at), &Tensor::name) > 0)
         continue;  // those above, and of one tensor that several roles read
       const RowsInTensor rows = rows_in_tensor(of, role, at);

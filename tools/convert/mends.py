@@ -98,9 +98,10 @@ def ends(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
     rest = [token for token in dict.fromkeys(stated) if token is not None and token != first]
     if first is None and rest:
         put(writer, "tokenizer.ggml.eos_token_id", rest.pop(0))
-    for token, key in zip(rest, ("eot", "eom")):
-        if value_of(writer, f"tokenizer.ggml.{key}_token_id") is None:
-            put(writer, f"tokenizer.ggml.{key}_token_id", token)
+    stated = {key: value_of(writer, f"tokenizer.ggml.{key}_token_id") for key in ("eot", "eom")}
+    free = [key for key, token in stated.items() if token is None]
+    for token, key in zip((token for token in rest if token not in stated.values()), free):
+        put(writer, f"tokenizer.ggml.{key}_token_id", token)
 
 
 def added_around(writer: gguf.GGUFWriter, of: Checkpoint) -> None:

@@ -182,7 +182,7 @@ def metadata(config: PretrainedConfig, source: dict) -> dict:
     rope = config.rope_parameters.get("full_attention", config.rope_parameters)
     rope_dim = int(head_dim * rope.get("partial_rotary_factor", 1.0))
     more = {}
-    if hasattr(config, "per_layer_config"):  # all of a head rotates, part of it by nothing
+    if rope["rope_type"] == "proportional":  # all of a head rotates, part of it by nothing
         dims = [config.per_layer_config[i].head_dim for i in range(config.num_hidden_layers)]
         head_dim = rope_dim = max(dims)
         more = {"head_dims": dims}
