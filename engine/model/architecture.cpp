@@ -84,8 +84,8 @@ constexpr std::array kQwen2Roles = {
 };
 
 constexpr auto kSeedOssRoles =
-    joined(kQwen2Roles, std::array{RoleNeed{"ffn_norm.weight", Need::kRequired,
-                                            "post_attention_norm.weight"}});
+    joined(kQwen2Roles,
+           std::array{RoleNeed{"ffn_norm.weight", Need::kRequired, "post_attention_norm.weight"}});
 
 constexpr std::array kQwen3Roles = {
     RoleNeed{"attn_q_norm.weight", Need::kRequired},

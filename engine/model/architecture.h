@@ -118,7 +118,7 @@ struct Architecture {
   HyperParameterKeys keys = {};
   RopePairs rope_pairs = RopePairs::kNeighbours;
   Activation activation = Activation::kSwiGlu;
-  float rope_theta = 10000.0F;     ///< if the file gives none
+  float rope_theta = 10000.0F;  ///< if the file gives none
   WindowRope window_rope = WindowRope::kSame;
   float window_rope_theta = 0;     ///< where it is unscaled, if the file gives none; 0: the others'
   std::size_t no_rope_period = 0;  ///< the last of so many layers has no RoPE; 0: all have it

@@ -529,8 +529,8 @@ Status Reader::read_rope() {
   config_.ropes = {rope};
   const Architecture& architecture = *config_.architecture;
   const std::size_t period = architecture.no_rope_period;
-  const bool has_windows =
-      std::ranges::any_of(config_.layers, [](const LayerSpec& layer) { return layer.window() > 0; });
+  const bool has_windows = std::ranges::any_of(
+      config_.layers, [](const LayerSpec& layer) { return layer.window() > 0; });
   if (period > 0 || (architecture.window_rope == WindowRope::kAlone && has_windows)) {
     rope.dims = 0;
     config_.ropes.push_back(rope);

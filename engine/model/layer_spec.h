@@ -21,8 +21,8 @@ struct AttentionSpec {
   bool output_gate = false;  ///< the output is multiplied by the sigmoid of a second projection
   bool norms_rows = false;   ///< q and k are normed as a whole, not each head
   bool rotates_first = false;  ///< heads are normed after RoPE, not before
-  bool value_norm = false;   ///< heads of V are normed, without a weight
-  bool v_is_k = false;       ///< V is the product with attn_k, as K before its norm
+  bool value_norm = false;     ///< heads of V are normed, without a weight
+  bool v_is_k = false;         ///< V is the product with attn_k, as K before its norm
   /// It has no K and V: it reads those of that layer before it, of equal n_kv_heads, head_dim and
   /// window.
   std::optional<std::size_t> kv_of_layer = {};

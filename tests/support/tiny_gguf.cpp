@@ -175,9 +175,8 @@ HyperParameters hyper_parameters(const TinyOptions& options) {
     attention.output_gate = config.architecture->has_output_gate;
     attention.norms_rows = config.architecture->norms_rows;
     attention.rotates_first = config.architecture->rotates_first;
-    config.layers.push_back({.mixer = attention,
-                             .ffns = {ffn},
-                             .has_pre_norms = config.architecture->has_pre_norms});
+    config.layers.push_back(
+        {.mixer = attention, .ffns = {ffn}, .has_pre_norms = config.architecture->has_pre_norms});
     if (is_recurrent(*config.architecture, i)) config.layers.back().mixer = kDeltaNet;
     if (!shares_keys) continue;
     LayerSpec& layer = config.layers.back();
