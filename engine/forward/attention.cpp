@@ -296,6 +296,7 @@ void Attention::attend_heads(PassWorker& at, std::size_t layer, Block block, std
                        .chunk_begin = chunk_begin,
                        .chunk_end = chunk_end,
                        .scale = spec.scale,
+                       .cap = spec.score_cap,
                        .partial = partial,
                        .workspace = own(at).attention.data()});
 }

@@ -64,6 +64,9 @@ constexpr std::array<std::string_view, 4> kGemma4Keys = {
     "final_logit_softcapping", "attention.shared_kv_layers", "embedding_length_per_layer_input",
     "expert_count"};
 
+constexpr std::array<std::string_view, 2> kGemma2Keys = {"attn_logit_softcapping",
+                                                         "final_logit_softcapping"};
+
 constexpr std::array kRopeScalings = {
     RopeScaling{.type = "none"},
     RopeScaling{.type = "linear", .divides_positions = true},
@@ -133,6 +136,11 @@ constexpr std::array kGlm4Roles = {
     RoleNeed{"post_ffw_norm.weight", Need::kRequired},
     RoleNeed{"ffn_gate.weight", Need::kRequired, "ffn_up.weight"},
     RoleNeed{"ffn_up.weight", Need::kRequired, "ffn_up.weight"},
+};
+
+constexpr std::array kGemma2Roles = {
+    RoleNeed{"post_attention_norm.weight", Need::kRequired},
+    RoleNeed{"post_ffw_norm.weight", Need::kRequired},
 };
 
 constexpr std::array kGemma3Roles = {
@@ -333,6 +341,20 @@ constexpr std::array kArchitectures = {
                  .window_period = 4,
                  .rope_scalings = kRopeScalings,
                  .roles = kPostNormRoles},
+    // modeling_gemma2.py; what files lack is as in llama.cpp's src/models/gemma2.cpp. Norms' weights
+    // in files hold 1 + w. Of 27 B, of 46 layers, no key gives the scale of scores.
+    Architecture{.name = "gemma2",
+                 .rope_pairs = RopePairs::kHalves,
+                 .activation = Activation::kGeGluTanh,
+                 .scales_embedding = true,
+                 .score_cap = 50,
+                 .logit_cap = 30,
+                 .window_period = 2,
+                 .window = 4096,
+                 .rope_scalings = kRopeScalings,
+                 .computed_keys = kGemma2Keys,
+                 .width_scaled_n_layers = 46,
+                 .roles = kGemma2Roles},
     // modeling_gemma3.py, the text model; keys as in llama.cpp's src/llama-model.cpp. Norms'
     // weights in files hold 1 + w. Of 27 B, of 62 layers, no key gives the scale of scores.
     Architecture{.name = "gemma3",

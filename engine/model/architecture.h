@@ -48,6 +48,7 @@ struct HyperParameterKeys {
   std::string_view residual_scale = "residual_scale";
   std::string_view logit_scale = "logit_scale";
   std::string_view logit_cap = "final_logit_softcapping";
+  std::string_view score_cap = "attn_logit_softcapping";
   std::string_view n_experts = "expert_count";
   std::string_view n_experts_used = "expert_used_count";
   std::string_view d_shared = "expert_shared_feed_forward_length";
@@ -129,6 +130,8 @@ struct Architecture {
   std::size_t full_attention_period = 0;
   bool groups_value_heads = false;  ///< DeltaNetSpec::grouped
   float attention_scale = 0;        ///< of scores, if the file gives none; 0: 1 / sqrt(head dim)
+  float score_cap = 0;              ///< AttentionSpec::score_cap, if the file gives none
+  float logit_cap = 0;              ///< HyperParameters::logit_cap, likewise
   bool has_pre_norms = true;        ///< LayerSpec::has_pre_norms
   bool norms_rows = false;          ///< AttentionSpec::norms_rows
   bool rotates_first = false;       ///< AttentionSpec::rotates_first
@@ -141,6 +144,7 @@ struct Architecture {
   /// All but the last of so many layers have the file's attention.sliding_window; 1: every layer
   /// has it; 0: none, and a file with one is refused.
   std::size_t window_period = 0;
+  std::size_t window = 0;  ///< attention.sliding_window, if the file gives none
   std::span<const RopeScaling> rope_scalings = {};   ///< the types that are known
   std::string_view default_rope_scaling = "linear";  ///< if the file gives no type
   bool yarn_rounds = true;                           ///< the pairs between which YaRN's ramp lies

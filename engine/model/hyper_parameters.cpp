@@ -136,7 +136,8 @@ Status Reader::read_layers() {
 
 Status Reader::read_windows() {
   const std::string key = key_of(keys().sliding_window);
-  LLM_TRY(const std::uint64_t window, gguf_.get_unsigned_or(key, 0));
+  LLM_TRY(const std::uint64_t window,
+          gguf_.get_unsigned_or(key, config_.architecture->window));
   if (window == 0) return Ok{};
   const std::string period_key = key_of(keys().window_period);
   LLM_TRY(const std::vector<bool> windowed, read_flags(period_key));
@@ -163,10 +164,16 @@ Status Reader::read_scales() {
   const Architecture& architecture = *config_.architecture;
   if (architecture.scales_embedding)
     config_.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(config_.d_model)));
-  LLM_TRY(config_.logit_cap, gguf_.get_float_or(key_of(keys().logit_cap), 0));
-  if (config_.logit_cap != 0) {
-    LLM_TRY(config_.logit_cap, read_positive(key_of(keys().logit_cap), 0));
-  }
+  const auto read_cap = [this](std::string_view key, float absent, float& cap) -> Status {
+    const std::string name = key_of(key);
+    LLM_TRY(cap, gguf_.get_float_or(name, absent));
+    if (cap == 0) return Ok{};
+    LLM_TRY(cap, read_positive(name, absent));
+    return Ok{};
+  };
+  float score_cap = 0;
+  LLM_RETURN_IF_ERROR(read_cap(keys().logit_cap, architecture.logit_cap, config_.logit_cap));
+  LLM_RETURN_IF_ERROR(read_cap(keys().score_cap, architecture.score_cap, score_cap));
   float attention_scale = architecture.attention_scale;
   // 0 stands for a key that is not there, here and below.
   if (architecture.has_scales) {
@@ -185,6 +192,7 @@ Status Reader::read_scales() {
   for (LayerSpec& layer : config_.layers) {
     if (layer.attention() == nullptr) continue;
     AttentionSpec& spec = *layer.attention();
+    spec.score_cap = score_cap;
     double width = static_cast<double>(spec.head_dim);
     if (architecture.width_scaled_n_layers == config_.n_layers)
       width = static_cast<double>(config_.d_model) / static_cast<double>(spec.n_heads);

@@ -18,6 +18,7 @@ struct AttentionSpec {
   std::size_t rope = 0;        ///< index in HyperParameters::ropes
   std::size_t window = 0;    ///< positions that one attends to, including itself; 0: all before it
   float scale = 1;           ///< scores are multiplied by it
+  float score_cap = 0;       ///< then their magnitudes stay below it; 0: no cap
   bool output_gate = false;  ///< the output is multiplied by the sigmoid of a second projection
   bool norms_rows = false;   ///< q and k are normed as a whole, not each head
   bool rotates_first = false;  ///< heads are normed after RoPE, not before

@@ -70,6 +70,8 @@ HEAD_NORMS = {f"{name}_norm.weight": [8] for name in ("attn_q", "attn_k")}
 PARTS = {
     "llama": ({}, [], {"rope.scaling.type": (STRING, "linear"), "rope.scaling.factor": (F32, 2.0)}),
     "ernie4_5": ({}, [], {}),
+    "gemma2": ({f"{name}.weight": [8] for name in ("post_attention_norm", "post_ffw_norm")}, [],
+               {"attention.sliding_window": (U32, 4), "attn_logit_softcapping": (F32, 2.0)}),
     "glm4": ({f"{name}.bias": [8] for name in ATTENTION[:3]} | {"ffn_up.weight": [8, 16], "post_attention_norm.weight": [8],
                                                                 "post_ffw_norm.weight": [8]}, ["ffn_gate", "ffn_up"],
              {"rope.dimension_count": (U32, 4)}),

@@ -38,6 +38,7 @@ SHAPES = (
     replace(TINY, name="hunyuan", family="hunyuan", n_kv_heads=1, head_dim=14),
     replace(TINY, name="glm4", family="glm4", n_kv_heads=1, head_dim=12, partial_rotary=0.5),
     replace(TINY, name="smollm3", family="smollm3", n_layers=5, tied=True, head_dim=6),
+    replace(TINY, name="gemma2", family="gemma2", n_layers=3, tied=True, n_kv_heads=2, head_dim=14, vocab=380, window=4),
     replace(TINY, name="gemma3", family="gemma3", n_layers=7, tied=True, n_kv_heads=2, head_dim=14, vocab=380, window=4),
     replace(TINY, name="gemma4", family="gemma4", n_layers=6, tied=True, n_kv_heads=2, head_dim=14, vocab=380, window=4, partial_rotary=0.25,
             gemma4=GEMMA4_31B | {"global_head_dim": 22, "num_global_key_value_heads": 1}),

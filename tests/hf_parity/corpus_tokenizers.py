@@ -83,7 +83,7 @@ def make_tokenizer(shape: Shape, directory: Path) -> None:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=text, model_writer=out, vocab_size=shape.vocab - ROWS_WITHOUT_TOKEN, model_type="bpe",
                 byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False,
-                add_dummy_prefix=shape.family != "gemma3",
+                add_dummy_prefix=shape.family not in ("gemma2", "gemma3"),
                 hard_vocab_limit=False, minloglevel=2)
         config = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "add_eos_token": False, "bos_token": "<s>",
                   "eos_token": "</s>"}

@@ -88,6 +88,9 @@ def config_of(shape: Shape) -> PretrainedConfig:
         more = shape.multipliers
     elif family == "granitemoe":
         more = shape.multipliers | {"num_local_experts": shape.n_experts, "num_experts_per_tok": shape.n_used}
+    elif family == "gemma2":
+        more = {"sliding_window": shape.window, "query_pre_attn_scalar": shape.head_dim, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None,
+                "attn_logit_softcapping": 5.0, "final_logit_softcapping": 20.0}
     elif family == "gemma3":
         scalar = shape.d_model // shape.n_heads if shape.n_layers == 62 else shape.head_dim  # 62: Gemma 3 27B
         family, more = "gemma3_text", {"sliding_window": shape.window, "query_pre_attn_scalar": scalar, "bos_token_id": 1,

@@ -310,6 +310,11 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
   }
   if (!config.architecture->has_pre_norms)
     model.set_u32(key(config.architecture->keys.sliding_window), 5);
+  if (options.architecture == "gemma2") {
+    model.set_u32(key(config.architecture->keys.sliding_window), 5);
+    model.set_f32(key(config.architecture->keys.score_cap), 2.0F);
+    model.set_f32(key(config.architecture->keys.logit_cap), 4.0F);
+  }
   if (options.architecture == "mistral3") {
     const HyperParameterKeys& keys = config.architecture->keys;
     model.set_string(key(keys.rope_scaling), "yarn");

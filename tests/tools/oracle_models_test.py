@@ -115,6 +115,8 @@ SETTINGS = [
     ("ministral3", {"attention.temperature_scale": 0.7}), ("ministral3", {"rope.scaling.yarn_log_multiplier": 0.5}),
     ("ministral3", {"attention.temperature_scale": 0.0}), ("ministral3", {"attention.sliding_window": 4}),
     ("glm4", {}, dict.fromkeys((f"blk.{layer}.attn_{name}.bias" for layer in range(2) for name in "qkv"), ABSENT)), ("glm4", {"rope.dimension_count": 4}),
+    ("gemma2", {"attn_logit_softcapping": 1.5}), ("gemma2", {"attn_logit_softcapping": 0.0}), ("gemma2", {"final_logit_softcapping": 3.0}),
+    ("gemma2", {"attention.sliding_window": 2}), ("gemma2", {"block_count": 46}),
     ("exaone4", {"attention.sliding_window": 0}), ("exaone4", {"attention.sliding_window": 3}), ("exaone4", YARN),
     ("olmo3", {"rope.freq_base_swa": 3000.0}), ("olmo3", {"attention.sliding_window": 0}), ("olmo2", LINEAR),
     ("olmo3", {"rope.scaling.attn_factor": 0.5}), ("olmo3", {"attention.sliding_window_pattern": 2}),

@@ -52,6 +52,8 @@ REFUSED = [
     ("ministral3", "config.json", {"rope_parameters.rope_type": "default"}, (), "RoPE scaling is 'default'"),
     ("granite", "config.json", {"attention_multiplier": 0.0}, (), "attention_multiplier is 0.0"),
     ("granite", "config.json", {"logits_scaling": -1.0}, (), "logits_scaling is -1.0"),
+    ("gemma2", "config.json", {"tie_word_embeddings": False}, (), "tie_word_embeddings is False"),
+    ("gemma2", "config.json", {"query_pre_attn_scalar": 15}, (), "query_pre_attn_scalar is 15"),
     ("gemma3", "config.json", {"query_pre_attn_scalar": 15}, (), "query_pre_attn_scalar is 15"),
     ("gemma3", "config.json", {"layer_types": ["full_attention"] * 2 + ["sliding_attention"] * 5}, (), "layer_types"),
     ("gemma3", "config.json", {"use_bidirectional_attention": True}, (), "use_bidirectional_attention is True"),

@@ -81,7 +81,7 @@ def weight_of(source: GgufModel, name: str, head_dim: int) -> np.ndarray:
         weight = weight.swapaxes(1, 2)
     if source.family.qk_layout != "half" and source.architecture not in PAIRED and part in ("attn_q.weight", "attn_k.weight"):
         weight = to_half(weight, hp.n_heads if part == "attn_q.weight" else hp.n_kv_heads, head_dim)
-    if source.architecture in ("gemma3", "qwen35", "qwen35moe", "qwen3next") and name.endswith("norm.weight") and part != "ssm_norm.weight":
+    if source.architecture in ("gemma2", "gemma3", "qwen35", "qwen35moe", "qwen3next") and name.endswith("norm.weight") and part != "ssm_norm.weight":
         weight = weight - np.float32(1)  # a GGUF has what the class adds
     if part == "ffn_gate_inp_shexp.weight":
         weight = weight.reshape(1, -1)

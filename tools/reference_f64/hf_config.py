@@ -60,6 +60,9 @@ def config_of(source: GgufModel) -> PretrainedConfig:
     elif source.architecture == "phi3":
         more = {"sliding_window": hp.window or None, "pad_token_id": None,
                 "original_max_position_embeddings": hp.original_context or hp.context_length}
+    elif source.architecture == "gemma2":
+        more = {"sliding_window": hp.window, "query_pre_attn_scalar": round(hp.attention_scale ** -2), "layer_types": layer_types,
+                "attn_logit_softcapping": hp.score_cap, "final_logit_softcapping": hp.logit_cap}
     elif source.architecture == "gemma3":
         rope = {"full_attention": rope, "sliding_attention": {"rope_type": "default", "rope_theta": hp.window_rope.theta}}
         kind, more = "gemma3_text", {

@@ -25,7 +25,7 @@ class Family:
     """In what an architecture differs from the others, by transformers' modeling_llama, modeling_qwen2, modeling_qwen3,
     modeling_qwen3_moe, modeling_qwen3_5, modeling_qwen3_next, modeling_gpt_oss, modeling_smollm3, modeling_gemma3, modeling_gemma4, modeling_granite, modeling_phi3,
     modeling_ministral3, modeling_ernie4_5, modeling_olmo2, modeling_olmo3, modeling_exaone4,
-    modeling_seed_oss, modeling_hunyuan_v1_dense, modeling_glm4."""
+    modeling_seed_oss, modeling_hunyuan_v1_dense, modeling_glm4, modeling_gemma2."""
 
     qk_layout: str  # dims of a head that RoPE pairs: neighbours ("interleaved") or halves of the head ("half")
     biases: tuple[str, ...] = ()  # products with one
@@ -39,11 +39,14 @@ class Family:
     activation: str = "silu"  # of llama_f64.ACTIVATIONS
     scaled_embedding: bool = False  # by the root of d_model
     attention_scale: float = 0.0  # of scores; 0: the root of the head dim divides them
+    score_cap: float = 0.0  # of scores, where the file does not say; 0: none
+    logit_cap: float = 0.0  # and of logits
     value_norm: bool = False  # RMSNorm of each head of v, without a weight; a layer without attn_v has the product of attn_k
     output_scale: bool = False  # a layer ends with a multiplication
     own: tuple[str, ...] = ()  # keys that are refused elsewhere
     theta: float = 10000.0  # RoPE's, where the file does not say
     window_period: int = 0  # each layer but every so many has the sliding window; 1: all; 0: there is none
+    window: int = 0  # where the file does not say
     window_rope: str = "same"  # RoPE's in layers with a window; "unscaled": without scaling; "alone": the others have none
     window_theta: float | None = None  # the unscaled one's, where the file does not say; None: the others'
     no_rope_period: int = 0  # of so many layers the last has no RoPE; 0: all have it
@@ -75,6 +78,8 @@ FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("
             "qwen3moe": Family("half", head_norm=True, experts=True),
             "gpt-oss": Family("half", biases=GPT_OSS_BIASES, ffn_norm="post_attention_norm", activation="swiglu_oai",
                               theta=150000.0, window_period=2, whole_yarn=False, sinks=True, experts=True),
+            "gemma2": Family("half", post_norms=True, activation="gelu_tanh", scaled_embedding=True, window_period=2, window=4096, wide_layers=46,
+                             score_cap=50.0, logit_cap=30.0, own=("attn_logit_softcapping", "final_logit_softcapping")),
             "gemma3": Family("half", head_norm=True, post_norms=True, activation="gelu_tanh", scaled_embedding=True,
                              theta=1000000.0, window_period=6, window_rope="unscaled", window_theta=10000.0, wide_layers=62),
             "gemma4": Family("half", head_norm=True, post_norms=True, activation="gelu_tanh", scaled_embedding=True, attention_scale=1.0,
@@ -160,6 +165,7 @@ class HParams:
     n_shared: int = 0  # the last layers, which have the keys and values of the last one before them that is like them
     d_input: int = 0  # of each layer, what the token gives it
     logit_cap: float = 0.0
+    score_cap: float = 0.0
 
     def is_recurrent(self, layer: int) -> bool:
         return bool(self.recurrent) and self.recurrent[layer]
@@ -316,7 +322,7 @@ class Reader:
             head_dim=head_dim,
             value_dim=number("attention.value_length", d_model // n_heads),
             rope=rope,
-            window=number("attention.sliding_window", 0) if family.window_period else 0,
+            window=number("attention.sliding_window", family.window) if family.window_period else 0,
             windowed=pattern,
             window_period=0 if pattern else number("attention.sliding_window_pattern", family.window_period) or 1,
             window_rope=Rope(number("rope.dimension_count_swa", rope.dims), float(number("rope.freq_base_swa", family.window_theta or rope.theta)),
@@ -325,7 +331,8 @@ class Reader:
             window_head_dim=number("attention.key_length_swa", 0),
             n_shared=number("attention.shared_kv_layers", 0) if family.own else 0,
             d_input=number("embedding_length_per_layer_input", 0) if family.own else 0,
-            logit_cap=float(number("final_logit_softcapping", 0.0)) if family.own else 0.0,
+            logit_cap=float(number("final_logit_softcapping", family.logit_cap)),
+            score_cap=float(number("attn_logit_softcapping", family.score_cap)),
             no_rope_period=family.no_rope_period,
             n_experts=number("expert_count") if family.experts else 0,
             n_experts_used=number("expert_used_count") if family.experts else 0,
