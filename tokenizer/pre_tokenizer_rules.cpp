@@ -33,6 +33,18 @@ constexpr std::array kQwen2 = {
     SplitPass{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
               R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
 
+// ByteDance-Seed/Seed-OSS-36B-Instruct: as Qwen2, but no line breaks after punctuation.
+constexpr std::array kSeedCoder = {
+    SplitPass{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}|)"
+              R"( ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
+
+// tencent/Hunyuan-4B-Instruct, as deepseek-ai/DeepSeek-V3
+constexpr std::array kHunyuanDense = {
+    SplitPass{R"(\p{N}{1,3})"}, SplitPass{"[\u4E00-\u9FA5\u3040-\u309F\u30A0-\u30FF]+"},
+    SplitPass{R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|)"
+              R"([^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|)"
+              R"(\s*[\r\n]+|\s+(?!\S)|\s+)"}};
+
 // Qwen/Qwen3.5: marks go with letters.
 constexpr std::array kQwen35 = {
     SplitPass{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|)"
@@ -121,6 +133,12 @@ constexpr std::array kRules = {
     PreTokenizerRule{.name = "mpt", .passes = kGpt2},
     PreTokenizerRule{.name = "command-r", .passes = kDigitsThenGpt2},
     PreTokenizerRule{.name = "qwen35", .passes = kQwen35},
+    PreTokenizerRule{.name = "dbrx", .passes = kLlama3},
+    PreTokenizerRule{.name = "exaone4", .passes = kGpt2},
+    PreTokenizerRule{.name = "seed-coder", .passes = kSeedCoder},
+    PreTokenizerRule{.name = "hunyuan-dense", .passes = kHunyuanDense},
+    PreTokenizerRule{.name = "chatglm-bpe", .passes = kLlama3},
+    PreTokenizerRule{.name = "glm4", .passes = kLlama3, .ignore_merges = true},
 };
 
 }  // namespace

@@ -29,7 +29,7 @@ enum class TapOp {
   /// input: with the rows of the experts that these choose, one after the other; a first input that
   /// has a row for each of them is cut alike.
   kProduct,
-  kRope,         ///< after a norm of each head where the model has one
+  kRope,         ///< with a norm of each head, or of the row, where the model has one
   kAttention,    ///< of queries, over keys and values of all positions so far
   kOutputGate,   ///< the first, times the sigmoid of the second
   kConvolution,  ///< of the rows so far, each channel by itself
@@ -87,7 +87,8 @@ inline constexpr std::array kTaps = [] {
       {"pl_inputs", false, &H::d_inputs, kPlain, kLayerInputs, {"pl_embd", "pl_proj"},
        "per_layer_proj_norm.weight", "", "pl_embd plus the norm of pl_proj, divided by sqrt 2",
        P::kLayerInput},
-      {"attn_norm", true, &H::d_model, kPlain, kNorm, {"l_scaled"}, "attn_norm.weight"},
+      {"attn_norm", true, &H::d_model, kPlain, kNorm, {"l_scaled"}, "attn_norm.weight", "", "",
+       P::kPreNorms},
       {"q", true, &S::q_rows, kRopeHeads, kProduct, {"attn_norm"}, "attn_q.weight", "attn_q.bias",
        "", P::kAttention},
       {"k", true, &S::kv_rows, kRopeHeads, kProduct, {"attn_norm"}, "attn_k.weight", "attn_k.bias",
@@ -97,7 +98,7 @@ inline constexpr std::array kTaps = [] {
       {"attn_gate", true, &S::q_rows, kPlain, kProduct, {"attn_norm"}, "attn_q_gate.weight", "",
        "", P::kOutputGate},
       {"q_rope", true, &S::q_rows, kRopeHeads, kRope, {"q"}, "attn_q_norm.weight", "",
-       "RoPE on q, its heads normed where the model has attn_q_norm", P::kAttention},
+       "RoPE on q, its heads normed where the model has attn_q_norm, and its scale", P::kAttention},
       {"k_rope", true, &S::kv_rows, kRopeHeads, kRope, {"k"}, "attn_k_norm.weight", "",
        "RoPE on k, its heads normed where the model has attn_k_norm", P::kOwnKeys},
       {"v_norm", true, &S::kv_rows, kPlain, kHeadNorm, {"v"}, "", "", "RMSNorm of the heads of v",
@@ -146,7 +147,7 @@ inline constexpr std::array kTaps = [] {
       {"ffn_inp", true, &H::d_model, kPlain, kSum, {"l_scaled", "attn_post"}, "", "",
        "residual sum with attn_out, or attn_post"},
       {"ffn_norm", true, &H::d_model, kPlain, kNorm, {"ffn_inp"}, "ffn_norm.weight", "", "",
-       P::kOneFfnNorm},
+       P::kFfnNorm},
       {"router_norm", true, &H::d_model, kPlain, kNorm, {"ffn_inp"}, "ffn_gate_inp.scale", "", "",
        P::kFfnNorms},
       {"router", true, &S::n_experts, kPlain, kProduct, {"ffn_norm"}, "ffn_gate_inp.weight",
@@ -236,7 +237,9 @@ class TapFlow {
       : layers_(n_layers, LayerPartSet()
                               .add(LayerPart::kAttention)
                               .add(LayerPart::kOwnKeys)
-                              .add(LayerPart::kOneFfnNorm)) {}
+                              .add(LayerPart::kPreNorms)
+                              .add(LayerPart::kOneFfnNorm)
+                              .add(LayerPart::kFfnNorm)) {}
   TapFlow(const HyperParameters& config) {
     for (const LayerSpec& layer : std::span(config.layers).first(config.n_layers)) {
       kv_layers_.push_back(static_cast<int>(layers_.size()));
@@ -287,11 +290,9 @@ inline std::optional<InLayer<Tap>> input_of(const Tap& tap, int layer, const Tap
                                                         : layer - 1;
   if (at < 0) return InLayer<Tap>{find_tap(kOutsideLayers, "embd"), kOutsideLayers};
   const Tap* input = flow.find(at, any->name);
-  while (!flow.has(*input, at)) {
-    if (input->op == TapOp::kProduct) return std::nullopt;
-    input = flow.find(at, input->inputs[0]);
-  }
-  return InLayer<Tap>{input, at};
+  if (flow.has(*input, at)) return InLayer<Tap>{input, at};
+  if (input->op == TapOp::kProduct) return std::nullopt;
+  return input_of(*input, at, flow);
 }
 
 /// Every tap of every layer, in the order of the data flow.

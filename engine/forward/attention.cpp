@@ -21,6 +21,7 @@ Result<Attention> Attention::create(const Model& model, const PassSizes& sizes) 
   LLM_TRY(part.context_, allocate_activations(t * config.most(&LayerSpec::q_rows)));
   LLM_TRY(part.cos_, allocate_activations(angles));
   LLM_TRY(part.sin_, allocate_activations(angles));
+  LLM_TRY(part.q_scale_, allocate_activations(config.ropes.size() * t));
   const bool has_gates = std::ranges::any_of(
       config.layers, [](const LayerSpec& layer) { return layer.has(LayerPart::kOutputGate); });
   const std::size_t gates = has_gates ? config.most(&LayerSpec::q_rows) : 0;
@@ -67,6 +68,7 @@ void Attention::set_angles(std::size_t t, std::size_t position) {
     const std::size_t at = (i * max_batch_ + t) * most_pairs_;
     ropes_[i].angles(position, cos_.span().subspan(at, ropes_[i].pairs()),
                      sin_.span().subspan(at, ropes_[i].pairs()));
+    q_scale_[i * max_batch_ + t] = ropes_[i].query_scale(position);
   }
 }
 
@@ -74,7 +76,7 @@ void Attention::run(PassWorker& at, std::size_t layer) {
   const LayerWeights& w = weights_.layers[layer];
   const InputRows normed =
       at.norm_rows(w.attn_norm.span(), {&w.attn_q, &w.attn_q_gate, &w.attn_k, &w.attn_v});
-  at.tap(layer, "attn_norm", normed.f32, normed.features);
+  if (!w.attn_norm.span().empty()) at.tap(layer, "attn_norm", normed.f32, normed.features);
   project_heads(at, layer, normed);
   float* context = attend(at, layer);
   const std::size_t q_rows = spec(layer).q_rows();
@@ -97,6 +99,8 @@ void Attention::project_heads(PassWorker& at, std::size_t layer, const InputRows
   const RowTasks kv = at.tasks_of(has_keys ? w.attn_k : w.attn_q, input.n, spec(layer).head_dim);
   const RowTasks q = at.tasks_of(w.attn_q, input.n, spec(layer).head_dim);
   const std::size_t n_kv = has_keys ? kv.size() : 0;
+  // A norm of a whole row waits for all of its heads.
+  const bool rotates_at_once = !at.has_probe() && !spec(layer).norms_rows;
   const auto rotate_task = [&](std::size_t i) {
     if (i < n_kv) return rotate_and_store(at, layer, kv[i]);
     rotate_queries(at, layer, q[i - n_kv]);
@@ -110,33 +114,54 @@ void Attention::project_heads(PassWorker& at, std::size_t layer, const InputRows
       if (spec(layer).output_gate)
         at.product(PassOp::kQkv, w.attn_q_gate, q[i - n_kv], input, gate_.data());
     }
-    if (!at.has_probe()) rotate_task(i);
+    if (rotates_at_once) rotate_task(i);
   });
-  if (!at.has_probe()) return;
+  if (rotates_at_once) return;
   at.tap(layer, "q", q_.data(), spec(layer).q_rows());
   if (has_keys) at.tap(layer, "k", k_.data(), spec(layer).kv_rows());
   if (has_keys) at.tap(layer, "v", v_.data(), spec(layer).kv_rows());
   if (spec(layer).output_gate) at.tap(layer, "attn_gate", gate_.data(), spec(layer).q_rows());
+  if (spec(layer).norms_rows) norm_whole_rows(at, layer);
   at.run_tasks(n_kv + q.size(), rotate_task);
   at.tap(layer, "q_rope", q_.data(), spec(layer).q_rows());
   if (has_keys) at.tap(layer, "k_rope", k_.data(), spec(layer).kv_rows());
   if (has_keys && spec(layer).value_norm) at.tap(layer, "v_norm", v_.data(), spec(layer).kv_rows());
 }
 
+void Attention::norm_whole_rows(PassWorker& at, std::size_t layer) {
+  const auto norm = [&](const AlignedBuffer<float>& weight, float* row) {
+    at.kernels().rms_norm(row, weight.data(), weight.size(), config_.norm_eps, row);
+  };
+  at.run_tasks(at.rows().size(), [&](std::size_t t) {
+    norm(weights_.layers[layer].attn_q_norm, q_.data() + t * spec(layer).q_rows());
+    norm(weights_.layers[layer].attn_k_norm, k_.data() + t * spec(layer).kv_rows());
+    at.lap(PassOp::kNorm);
+  });
+}
+
 void Attention::rotate(const PassWorker& at, std::size_t layer, std::size_t t,
                        std::span<const float> norm, Worker::Range rows, float* x) const {
-  for (std::size_t head = rows.begin; head < rows.end && !norm.empty(); head += norm.size())
-    at.kernels().rms_norm(x + head, norm.data(), norm.size(), config_.norm_eps, x + head);
+  if (spec(layer).norms_rows) norm = {};  // norm_whole_rows() was before
+  const auto norm_heads = [&] {
+    for (std::size_t head = rows.begin; head < rows.end && !norm.empty(); head += norm.size())
+      at.kernels().rms_norm(x + head, norm.data(), norm.size(), config_.norm_eps, x + head);
+  };
+  if (!spec(layer).rotates_first) norm_heads();
   const std::size_t rope = spec(layer).rope;
   const std::size_t angles = (rope * max_batch_ + t) * most_pairs_;
   at.kernels().rope(x, rows.begin, rows.end, spec(layer).head_dim, cos_.data() + angles,
                     sin_.data() + angles, ropes_[rope].pairs());
+  if (spec(layer).rotates_first) norm_heads();
 }
 
 void Attention::rotate_queries(PassWorker& at, std::size_t layer, Worker::Range rows) {
   const std::span<const float> norm = weights_.layers[layer].attn_q_norm.span();
-  for (std::size_t t = 0; t < at.rows().size(); ++t)
-    rotate(at, layer, t, norm, rows, q_.data() + t * spec(layer).q_rows());
+  for (std::size_t t = 0; t < at.rows().size(); ++t) {
+    float* const q = q_.data() + t * spec(layer).q_rows();
+    rotate(at, layer, t, norm, rows, q);
+    const float scale = q_scale_[spec(layer).rope * max_batch_ + t];
+    for (std::size_t i = rows.begin; i < rows.end && scale != 1.0F; ++i) q[i] *= scale;
+  }
   at.lap(PassOp::kRope);
 }
 
@@ -271,6 +296,7 @@ void Attention::attend_heads(PassWorker& at, std::size_t layer, Block block, std
                        .chunk_begin = chunk_begin,
                        .chunk_end = chunk_end,
                        .scale = spec.scale,
+                       .cap = spec.score_cap,
                        .partial = partial,
                        .workspace = own(at).attention.data()});
 }

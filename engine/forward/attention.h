@@ -48,11 +48,14 @@ class Attention {
 
   /// q, K and V: products with biases, head norms, RoPE, K and V into the caches.
   void project_heads(PassWorker& at, std::size_t layer, const InputRows& input);
-  /// Head norms, where the model has them, and RoPE, in `rows` (whole heads) of q.
+  /// Head norms, where the model has them, RoPE and the scale of queries, in `rows` (whole heads)
+  /// of q.
   void rotate_queries(PassWorker& at, std::size_t layer, Worker::Range rows);
   /// The same with K; K and V, normed where the layer says so, then go into the caches.
   void rotate_and_store(PassWorker& at, std::size_t layer, Worker::Range rows);
-  /// Both, in those elements of row t.
+  /// Norms of whole rows of q and K, where the layer has such. Waits.
+  void norm_whole_rows(PassWorker& at, std::size_t layer);
+  /// Head norms and RoPE, in those elements of row t.
   void rotate(const PassWorker& at, std::size_t layer, std::size_t t, std::span<const float> norm,
               Worker::Range rows, float* x) const;
   /// The first chunk of keys that a row at `position` attends to.
@@ -88,6 +91,7 @@ class Attention {
   AlignedBuffer<float> ones_;     ///< (head_dim of the widest): weights of the norm of v
   AlignedBuffer<float> cos_;      ///< (ropes, max_batch, most_pairs_)
   AlignedBuffer<float> sin_;      ///< likewise
+  AlignedBuffer<float> q_scale_;  ///< (ropes, max_batch): of queries after rotation
   AlignedBuffer<float> partial_;  ///< attention of one row: (chunk, head, 2 + head_dim)
   std::vector<Scratch> scratch_;
 };

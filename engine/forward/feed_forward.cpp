@@ -15,7 +15,7 @@ void FeedForward::run(PassWorker& at, std::size_t layer, const FfnSpec& spec) {
   const std::size_t d_ff = spec.d_ff;
 
   const InputRows normed = at.norm_rows(w.ffn_norm.span(), {&w.ffn_gate, &w.ffn_up});
-  at.tap(layer, "ffn_norm", normed.f32, normed.features);
+  if (!w.ffn_norm.span().empty()) at.tap(layer, "ffn_norm", normed.f32, normed.features);
   const RowTasks tasks = at.tasks_of(w.ffn_gate, normed.n);
   const auto activate_columns = [&](Worker::Range columns) {
     for (std::size_t t = 0; t < normed.n; ++t) {

@@ -158,9 +158,11 @@ class PassWorker {
     return pass_.x_.span().subspan(t * config().d_model, config().d_model);
   }
 
-  /// norm(residual(row)) of every row, or of `rows`, for those who read it. Of one row every worker
-  /// makes its own, which is cheaper than waiting; else returns when all are there.
+  /// norm(residual(row)) of every row, or of `rows`, for those who read it; without a weight the
+  /// rows as they are. Of one row every worker makes its own, which is cheaper than waiting; else
+  /// returns when all are there.
   InputRows norm_rows(std::span<const float> weight, Readers readers) {
+    if (weight.empty()) return load_rows(PassOp::kNorm, pass_.x_.data(), config().d_model, readers);
     return norm_rows(weight, std::span(pass_.all_rows_).first(rows().size()), readers);
   }
   InputRows norm_rows(std::span<const float> weight, std::span<const std::size_t> rows,

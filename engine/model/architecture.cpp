@@ -34,8 +34,6 @@ constexpr std::array kKeysToRefuse = {
     RefusedKey{"rope.scaling.yarn_ext_factor", "YaRN is computed in full here", {1, -1}},
     RefusedKey{"rope.scaling.yarn_attn_factor", "magnitudes follow from the factor here", {1, 1}},
     RefusedKey{"rope.scaling.yarn_log_multiplier", "magnitudes follow from the factor here"},
-    RefusedKey{"rope.scaling.yarn_beta_fast", "YaRN's ramp begins at 32 turns here", {32, 32}},
-    RefusedKey{"rope.scaling.yarn_beta_slow", "YaRN's ramp ends at one turn here", {1, 1}},
     RefusedKey{"rope.dimension_sections", "RoPE over several positions is not computed here"},
     RefusedKey{"expert_count", "this architecture has no experts"},
     RefusedKey{"rope.scaling.finetuned", "RoPE is always on here", {1, 1}, "granite"},
@@ -54,6 +52,8 @@ constexpr std::array kExpertKeys = {std::string_view("expert_count")};
 constexpr std::array<std::string_view, 4> kScaleKeys = {"logit_scale", "residual_scale",
                                                         "embedding_scale", "attention.scale"};
 constexpr auto kGraniteMoeKeys = joined(kScaleKeys, kExpertKeys);
+constexpr std::array<std::string_view, 2> kMistral3Keys = {"attention.temperature_scale",
+                                                           "rope.scaling.yarn_log_multiplier"};
 // All positions of a token of text are equal, whatever the sections.
 constexpr std::array kSectionKeys = {std::string_view("rope.dimension_sections")};
 constexpr auto kQwen35MoeKeys = joined(
@@ -62,6 +62,9 @@ constexpr std::array<std::string_view, 2> kLfm2MoeKeys = {"expert_count", "leadi
 constexpr std::array<std::string_view, 4> kGemma4Keys = {
     "final_logit_softcapping", "attention.shared_kv_layers", "embedding_length_per_layer_input",
     "expert_count"};
+
+constexpr std::array<std::string_view, 2> kGemma2Keys = {"attn_logit_softcapping",
+                                                         "final_logit_softcapping"};
 
 constexpr std::array kRopeScalings = {
     RopeScaling{.type = "none"},
@@ -81,6 +84,10 @@ constexpr std::array kQwen2Roles = {
     RoleNeed{"attn_k.bias", Need::kRequired},
     RoleNeed{"attn_v.bias", Need::kRequired},
 };
+
+constexpr auto kSeedOssRoles =
+    joined(kQwen2Roles,
+           std::array{RoleNeed{"ffn_norm.weight", Need::kRequired, "post_attention_norm.weight"}});
 
 constexpr std::array kQwen3Roles = {
     RoleNeed{"attn_q_norm.weight", Need::kRequired},
@@ -109,7 +116,31 @@ constexpr std::array kPhi3Roles = {
     RoleNeed{"rope_freqs.weight", Need::kOptional, "rope_factors_long.weight"},
 };
 
+// The smaller model has the biases, the larger none.
+constexpr std::array kGlm4Roles = {
+    RoleNeed{"attn_q.bias", Need::kOptional},
+    RoleNeed{"attn_k.bias", Need::kOptional},
+    RoleNeed{"attn_v.bias", Need::kOptional},
+    RoleNeed{"post_attention_norm.weight", Need::kRequired},
+    RoleNeed{"post_ffw_norm.weight", Need::kRequired},
+    RoleNeed{"ffn_gate.weight", Need::kRequired, "ffn_up.weight"},
+    RoleNeed{"ffn_up.weight", Need::kRequired, "ffn_up.weight"},
+};
+
+constexpr std::array kGemma2Roles = {
+    RoleNeed{"post_attention_norm.weight", Need::kRequired},
+    RoleNeed{"post_ffw_norm.weight", Need::kRequired},
+};
+
 constexpr std::array kGemma3Roles = {
+    RoleNeed{"attn_q_norm.weight", Need::kRequired},
+    RoleNeed{"attn_k_norm.weight", Need::kRequired},
+    RoleNeed{"post_attention_norm.weight", Need::kRequired},
+    RoleNeed{"post_ffw_norm.weight", Need::kRequired},
+};
+
+// Norms of what layers add, and none of what they read.
+constexpr std::array kPostNormRoles = {
     RoleNeed{"attn_q_norm.weight", Need::kRequired},
     RoleNeed{"attn_k_norm.weight", Need::kRequired},
     RoleNeed{"post_attention_norm.weight", Need::kRequired},
@@ -166,6 +197,7 @@ constexpr Architecture gemma4(bool with_experts) {
                    .rope_pairs = RopePairs::kHalves,
                    .activation = Activation::kGeGluTanh,
                    .rope_theta = 1000000.0F,
+                   .window_rope = WindowRope::kUnscaled,
                    .window_rope_theta = 10000.0F,
                    .scales_embedding = true,
                    .attention_scale = 1,
@@ -187,6 +219,14 @@ constexpr Architecture gemma4(bool with_experts) {
 // modeling_mistral.py is the first with a sliding window.
 constexpr std::array kArchitectures = {
     Architecture{.name = "llama", .window_period = 1, .rope_scalings = kRopeScalings},
+    // modeling_ministral3.py; llama.cpp's converter orders rows of q and k as of llama. Mistral
+    // Small 3.1 and later have the name without the two keys.
+    Architecture{.name = "mistral3",
+                 .window_period = 1,
+                 .rope_scalings = kRopeScalings,
+                 .computed_keys = kMistral3Keys},
+    // modeling_ernie4_5.py, whose pairs are neighbours, too.
+    Architecture{.name = "ernie4_5", .rope_scalings = kRopeScalings},
     Architecture{.name = "qwen2",
                  .rope_pairs = RopePairs::kHalves,
                  .rope_scalings = kRopeScalings,
@@ -268,12 +308,57 @@ constexpr std::array kArchitectures = {
                  .has_experts = true,
                  .rope_scalings = kRopeScalings,
                  .computed_keys = kGraniteMoeKeys},
+    // modeling_olmo2.py and modeling_olmo3.py, which has windows and scales RoPE only without them.
+    Architecture{.name = "olmo2",
+                 .rope_pairs = RopePairs::kHalves,
+                 .window_rope = WindowRope::kUnscaled,
+                 .has_pre_norms = false,
+                 .norms_rows = true,
+                 .window_period = 4,
+                 .rope_scalings = kRopeScalings,
+                 .roles = kPostNormRoles},
+    // modeling_seed_oss.py; post_attention_norm is the norm before the feed-forward.
+    Architecture{.name = "seed_oss",
+                 .rope_pairs = RopePairs::kHalves,
+                 .rope_scalings = kRopeScalings,
+                 .roles = kSeedOssRoles},
+    // modeling_hunyuan_v1_dense.py. Files of models with NTK-alpha have the base that it gives.
+    Architecture{.name = "hunyuan-dense",
+                 .rope_pairs = RopePairs::kHalves,
+                 .rotates_first = true,
+                 .rope_scalings = kRopeScalings,
+                 .roles = kQwen3Roles},
+    // modeling_glm4.py, whose pairs are neighbours, too.
+    Architecture{.name = "glm4", .rope_scalings = kRopeScalings, .roles = kGlm4Roles},
+    // modeling_exaone4.py; the small model has no windows, and RoPE in all layers.
+    Architecture{.name = "exaone4",
+                 .rope_pairs = RopePairs::kHalves,
+                 .window_rope = WindowRope::kAlone,
+                 .has_pre_norms = false,
+                 .window_period = 4,
+                 .rope_scalings = kRopeScalings,
+                 .roles = kPostNormRoles},
+    // modeling_gemma2.py; what files lack is as in llama.cpp's src/models/gemma2.cpp. Norms' weights
+    // in files hold 1 + w. Of 27 B, of 46 layers, no key gives the scale of scores.
+    Architecture{.name = "gemma2",
+                 .rope_pairs = RopePairs::kHalves,
+                 .activation = Activation::kGeGluTanh,
+                 .scales_embedding = true,
+                 .score_cap = 50,
+                 .logit_cap = 30,
+                 .window_period = 2,
+                 .window = 4096,
+                 .rope_scalings = kRopeScalings,
+                 .computed_keys = kGemma2Keys,
+                 .width_scaled_n_layers = 46,
+                 .roles = kGemma2Roles},
     // modeling_gemma3.py, the text model; keys as in llama.cpp's src/llama-model.cpp. Norms'
     // weights in files hold 1 + w. Of 27 B, of 62 layers, no key gives the scale of scores.
     Architecture{.name = "gemma3",
                  .rope_pairs = RopePairs::kHalves,
                  .activation = Activation::kGeGluTanh,
                  .rope_theta = 1000000.0F,
+                 .window_rope = WindowRope::kUnscaled,
                  .window_rope_theta = 10000.0F,
                  .scales_embedding = true,
                  .window_period = 6,
@@ -323,7 +408,7 @@ static_assert(std::ranges::none_of(kArchitectures, [](const Architecture& row) {
 }));
 // read_rope() gives either kind of layers the second RoPE.
 static_assert(std::ranges::none_of(kArchitectures, [](const Architecture& row) {
-  return row.no_rope_period > 0 && row.window_rope_theta > 0;
+  return row.no_rope_period > 0 && row.window_rope != WindowRope::kSame;
 }));
 
 }  // namespace

@@ -34,6 +34,10 @@ struct HyperParameterKeys {
   std::string_view old_rope_scale = "rope.scale_linear";  ///< of older files
   std::string_view rope_magnitude = "rope.scaling.attn_factor";
   std::string_view original_context = "rope.scaling.original_context_length";
+  std::string_view yarn_fast_turns = "rope.scaling.yarn_beta_fast";
+  std::string_view yarn_slow_turns = "rope.scaling.yarn_beta_slow";
+  std::string_view yarn_log_multiplier = "rope.scaling.yarn_log_multiplier";
+  std::string_view query_growth = "attention.temperature_scale";
   std::string_view sliding_window = "attention.sliding_window";
   std::string_view window_period = "attention.sliding_window_pattern";
   std::string_view window_rope_theta = "rope.freq_base_swa";
@@ -45,6 +49,7 @@ struct HyperParameterKeys {
   std::string_view residual_scale = "residual_scale";
   std::string_view logit_scale = "logit_scale";
   std::string_view logit_cap = "final_logit_softcapping";
+  std::string_view score_cap = "attn_logit_softcapping";
   std::string_view n_experts = "expert_count";
   std::string_view n_experts_used = "expert_used_count";
   std::string_view d_expert = "expert_feed_forward_length";  ///< where dense layers have d_ff
@@ -68,6 +73,13 @@ struct HyperParameterKeys {
 enum class RopePairs {
   kNeighbours,  ///< (2 i, 2 i + 1)
   kHalves,      ///< (i, i + rope_dims / 2)
+};
+
+/// RoPE of layers with a window, in models that have some.
+enum class WindowRope {
+  kSame,      ///< as in the others
+  kUnscaled,  ///< not scaled; its base is the file's, else Architecture::window_rope_theta
+  kAlone,     ///< the others have none
 };
 
 /// A value of rope.scaling.type. The frequency scalings llama3 and LongRoPE are not types: their
@@ -112,8 +124,9 @@ struct Architecture {
   HyperParameterKeys keys = {};
   RopePairs rope_pairs = RopePairs::kNeighbours;
   Activation activation = Activation::kSwiGlu;
-  float rope_theta = 10000.0F;     ///< if the file gives none
-  float window_rope_theta = 0;     ///< for layers with a window; 0: the other layers' RoPE
+  float rope_theta = 10000.0F;  ///< if the file gives none
+  WindowRope window_rope = WindowRope::kSame;
+  float window_rope_theta = 0;     ///< where it is unscaled, if the file gives none; 0: the others'
   std::size_t no_rope_period = 0;  ///< the last of so many layers has no RoPE; 0: all have it
   bool scales_embedding = false;   ///< by the root of embedding_length
   bool has_scales = false;         ///< the file's, of embedding, scores, residuals and logits
@@ -122,6 +135,11 @@ struct Architecture {
   std::size_t full_attention_period = 0;
   bool groups_value_heads = false;  ///< DeltaNetSpec::grouped
   float attention_scale = 0;        ///< of scores, if the file gives none; 0: 1 / sqrt(head dim)
+  float score_cap = 0;              ///< AttentionSpec::score_cap, if the file gives none
+  float logit_cap = 0;              ///< HyperParameters::logit_cap, likewise
+  bool has_pre_norms = true;        ///< LayerSpec::has_pre_norms
+  bool norms_rows = false;          ///< AttentionSpec::norms_rows
+  bool rotates_first = false;       ///< AttentionSpec::rotates_first
   bool has_output_gate = false;     ///< AttentionSpec::output_gate
   bool has_value_norm = false;      ///< AttentionSpec::value_norm
   bool values_may_be_keys = false;  ///< AttentionSpec::v_is_k, in layers without attn_v
@@ -134,6 +152,7 @@ struct Architecture {
   /// All but the last of so many layers have the file's attention.sliding_window; 1: every layer
   /// has it; 0: none, and a file with one is refused.
   std::size_t window_period = 0;
+  std::size_t window = 0;  ///< attention.sliding_window, if the file gives none
   std::span<const RopeScaling> rope_scalings = {};   ///< the types that are known
   std::string_view default_rope_scaling = "linear";  ///< if the file gives no type
   bool yarn_rounds = true;                           ///< the pairs between which YaRN's ramp lies

@@ -52,6 +52,7 @@ class Reader {
                                      bool of_windows) const;
   Status read_rope_scaling(RopeSpec& rope) const;
   Status read_yarn(RopeSpec& rope) const;
+  Status read_query_growth(RopeSpec& rope) const;
   Status check_long_factors() const;
   Status read_layers();
   Status read_scales();
@@ -128,6 +129,7 @@ Status Reader::read_layers() {
                                             kMaxDim / config_.n_layers, config_.n_layers));
   config_.d_inputs = config_.n_layers * static_cast<std::size_t>(d_input);
   for (LayerSpec& layer : config_.layers) {
+    layer.has_pre_norms = config_.architecture->has_pre_norms;
     layer.has_post_norms = has_role("post_attention_norm.weight");
     layer.has_output_scale = has_role("layer_output_scale.weight");
     layer.d_input = static_cast<std::size_t>(d_input);
@@ -138,7 +140,8 @@ Status Reader::read_layers() {
 
 Status Reader::read_windows() {
   const std::string key = key_of(keys().sliding_window);
-  LLM_TRY(const std::uint64_t window, gguf_.get_unsigned_or(key, 0));
+  LLM_TRY(const std::uint64_t window,
+          gguf_.get_unsigned_or(key, config_.architecture->window));
   if (window == 0) return Ok{};
   const std::string period_key = key_of(keys().window_period);
   LLM_TRY(const std::vector<bool> windowed, read_flags(period_key));
@@ -146,7 +149,8 @@ Status Reader::read_windows() {
   if (windowed.empty()) {
     LLM_TRY(period, gguf_.get_unsigned_or(period_key, period));
   }
-  if (window >= config_.context && config_.architecture->window_rope_theta == 0) return Ok{};
+  if (window >= config_.context && config_.architecture->window_rope == WindowRope::kSame)
+    return Ok{};
   if (config_.architecture->window_period == 0 || period == 0) {
     return unsupported(
         key,
@@ -164,10 +168,16 @@ Status Reader::read_scales() {
   const Architecture& architecture = *config_.architecture;
   if (architecture.scales_embedding)
     config_.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(config_.d_model)));
-  LLM_TRY(config_.logit_cap, gguf_.get_float_or(key_of(keys().logit_cap), 0));
-  if (config_.logit_cap != 0) {
-    LLM_TRY(config_.logit_cap, read_positive(key_of(keys().logit_cap), 0));
-  }
+  const auto read_cap = [this](std::string_view key, float absent, float& cap) -> Status {
+    const std::string name = key_of(key);
+    LLM_TRY(cap, gguf_.get_float_or(name, absent));
+    if (cap == 0) return Ok{};
+    LLM_TRY(cap, read_positive(name, absent));
+    return Ok{};
+  };
+  float score_cap = 0;
+  LLM_RETURN_IF_ERROR(read_cap(keys().logit_cap, architecture.logit_cap, config_.logit_cap));
+  LLM_RETURN_IF_ERROR(read_cap(keys().score_cap, architecture.score_cap, score_cap));
   float attention_scale = architecture.attention_scale;
   // 0 stands for a key that is not there, here and below.
   if (architecture.has_scales) {
@@ -186,6 +196,7 @@ Status Reader::read_scales() {
   for (LayerSpec& layer : config_.layers) {
     if (layer.attention() == nullptr) continue;
     AttentionSpec& spec = *layer.attention();
+    spec.score_cap = score_cap;
     double width = static_cast<double>(spec.head_dim);
     if (architecture.width_scaled_n_layers == config_.n_layers)
       width = static_cast<double>(config_.d_model) / static_cast<double>(spec.n_heads);
@@ -408,6 +419,8 @@ Status Reader::read_head_dim() {
                        fmt::format("found {}, need a multiple of {} = {}", config_.d_model,
                                    key_of(keys().n_heads), spec.n_heads));
     spec.output_gate = config_.architecture->has_output_gate;
+    spec.norms_rows = config_.architecture->norms_rows;
+    spec.rotates_first = config_.architecture->rotates_first;
     spec.value_norm = config_.architecture->has_value_norm;
     spec.v_is_k = config_.architecture->values_may_be_keys &&
                   gguf_.find_tensor(tensor_name("attn_v.weight", static_cast<int>(i))) == nullptr;
@@ -546,7 +559,7 @@ Result<float> Reader::read_positive(const std::string& key, float absent) const 
 /// @param absent  if the file does not say; 0: all of a head
 Result<std::size_t> Reader::read_rope_dims(std::string_view suffix, std::size_t absent,
                                            bool of_windows) const {
-  const bool has_own_rope = config_.architecture->window_rope_theta > 0;
+  const bool has_own_rope = config_.architecture->window_rope == WindowRope::kUnscaled;
   std::size_t least = SIZE_MAX;
   for (const LayerSpec& layer : config_.layers)
     if (layer.attention() != nullptr && (!has_own_rope || (layer.window() > 0) == of_windows))
@@ -573,15 +586,22 @@ Status Reader::read_rope() {
   RopeSpec rope{.dims = dims};
   LLM_TRY(rope.theta, read_positive(key_of(keys().rope_theta), config_.architecture->rope_theta));
   LLM_RETURN_IF_ERROR(read_rope_scaling(rope));
+  LLM_RETURN_IF_ERROR(read_query_growth(rope));
   config_.ropes = {rope};
-  if (const std::size_t period = config_.architecture->no_rope_period; period > 0) {
+  const Architecture& architecture = *config_.architecture;
+  const std::size_t period = architecture.no_rope_period;
+  const bool has_windows = std::ranges::any_of(
+      config_.layers, [](const LayerSpec& layer) { return layer.window() > 0; });
+  if (period > 0 || (architecture.window_rope == WindowRope::kAlone && has_windows)) {
     rope.dims = 0;
     config_.ropes.push_back(rope);
-    for (std::size_t i = period - 1; i < config_.layers.size(); i += period)
-      config_.layers[i].attention()->rope = 1;
+    for (std::size_t i = 0; i < config_.layers.size(); ++i)
+      if (period > 0 ? (i + 1) % period == 0 : config_.layers[i].window() == 0)
+        config_.layers[i].attention()->rope = 1;
   }
-  const float window_theta = config_.architecture->window_rope_theta;
-  if (window_theta == 0) return Ok{};
+  if (architecture.window_rope != WindowRope::kUnscaled) return Ok{};
+  const float window_theta =
+      architecture.window_rope_theta > 0 ? architecture.window_rope_theta : rope.theta;
   RopeSpec of_windows{.has_divisors = false};
   LLM_TRY(of_windows.dims, read_rope_dims(keys().window_rope_dims, dims, true));
   LLM_TRY(of_windows.theta, read_positive(key_of(keys().window_rope_theta), window_theta));
@@ -635,7 +655,35 @@ Status Reader::read_yarn(RopeSpec& rope) const {
   if (rope.theta <= 1.0F)
     return malformed(key_of(keys().rope_theta),
                      fmt::format("found {}, need more than 1 with YaRN", rope.theta));
-  apply_yarn(rope, static_cast<double>(original), config_.architecture->yarn_rounds);
+  const std::string fast_key = key_of(keys().yarn_fast_turns);
+  LLM_TRY(const float fast, read_positive(fast_key, 32));
+  LLM_TRY(const float slow, read_positive(key_of(keys().yarn_slow_turns), 1));
+  if (fast < slow)
+    return malformed(fast_key, fmt::format("found {}, need at least {} = {}", fast,
+                                           key_of(keys().yarn_slow_turns), slow));
+  const std::string log_key = key_of(keys().yarn_log_multiplier);
+  LLM_TRY(float log_multiplier, gguf_.get_float_or(log_key, 0));
+  if (log_multiplier != 0) {
+    LLM_TRY(log_multiplier, read_positive(log_key, 0));
+  }
+  apply_yarn(rope, {.original_context = static_cast<double>(original),
+                    .fast_turns = static_cast<double>(fast),
+                    .slow_turns = static_cast<double>(slow),
+                    .log_multiplier = static_cast<double>(log_multiplier),
+                    .rounds = config_.architecture->yarn_rounds});
+  return Ok{};
+}
+
+Status Reader::read_query_growth(RopeSpec& rope) const {
+  const std::string key = key_of(keys().query_growth);
+  LLM_TRY(const float growth, gguf_.get_float_or(key, 0));
+  if (growth == 0) return Ok{};
+  LLM_TRY(rope.query_growth, read_positive(key, 0));
+  const std::string period_key = key_of(keys().original_context);
+  LLM_TRY(const std::uint64_t period, gguf_.get_unsigned(period_key));
+  if (period == 0 || period > kMaxContext)
+    return malformed(period_key, fmt::format("found {}, need 1 to {}", period, kMaxContext));
+  rope.query_period = static_cast<std::size_t>(period);
   return Ok{};
 }
 

@@ -28,6 +28,10 @@ struct RopeSpec {
   double magnitude = 1;               ///< of cosines and sines (rope.scaling.attn_factor, YaRN)
   std::optional<YarnRamp> yarn = {};  ///< none: of every pair
   bool has_divisors = true;  ///< rope_freqs.weight divides its frequencies, if there is one
+  /// After rotation queries are multiplied by 1 + query_growth * ln(1 + the whole query_periods
+  /// before their position) (attention.temperature_scale); 0: they are not.
+  float query_growth = 0;
+  std::size_t query_period = 1;
 };
 
 /// The shape of a model, read from a GGUF's metadata and checked for consistency. The keys are the

@@ -18,9 +18,12 @@ struct AttentionSpec {
   std::size_t rope = 0;        ///< index in HyperParameters::ropes
   std::size_t window = 0;    ///< positions that one attends to, including itself; 0: all before it
   float scale = 1;           ///< scores are multiplied by it
+  float score_cap = 0;       ///< then their magnitudes stay below it; 0: no cap
   bool output_gate = false;  ///< the output is multiplied by the sigmoid of a second projection
-  bool value_norm = false;   ///< heads of V are normed, without a weight
-  bool v_is_k = false;       ///< V is the product with attn_k, as K before its norm
+  bool norms_rows = false;   ///< q and k are normed as a whole, not each head
+  bool rotates_first = false;  ///< heads are normed after RoPE, not before
+  bool value_norm = false;     ///< heads of V are normed, without a weight
+  bool v_is_k = false;         ///< V is the product with attn_k, as K before its norm
   /// It has no K and V: it reads those of that layer before it, of equal n_kv_heads, head_dim and
   /// window.
   std::optional<std::size_t> kv_of_layer = {};
@@ -108,11 +111,13 @@ enum class LayerPart {
   kDeltaNet,      ///< LayerSpec::mixer is DeltaNetSpec
   kShortConv,     ///< LayerSpec::mixer is ShortConvSpec
   kConvolution,   ///< LayerSpec::mixer has a convolution
+  kPreNorms,      ///< LayerSpec::has_pre_norms
   kPostNorms,     ///< LayerSpec::has_post_norms
   kExperts,       ///< a feed-forward is a mixture of experts
   kSharedExpert,  ///< FfnSpec::d_shared
   kSharedWeight,  ///< and its output is multiplied by the sigmoid of a product
-  kOneFfnNorm,    ///< the feed-forward, or all of the mixture, reads one norm
+  kOneFfnNorm,    ///< the feed-forward, or all of the mixture, reads one norm, or none
+  kFfnNorm,       ///< kOneFfnNorm with kPreNorms: it reads one
   kExpertsOfOne,  ///< kExperts with kOneFfnNorm
   kFfnNorms,      ///< FfnSpec::own_norms
   kNextToken,     ///< LayerSpec::reads_next_token
@@ -141,6 +146,7 @@ struct LayerSpec {
   /// The part that reads other positions.
   std::variant<AttentionSpec, DeltaNetSpec, ShortConvSpec> mixer = {};
   std::vector<FfnSpec> ffns = {};  ///< in the order in which they are computed
+  bool has_pre_norms = true;       ///< norms of the residual stream, which mixer and ffns read
   bool has_post_norms = false;     ///< norms before each sum into the residual stream
   std::size_t d_input = 0;         ///< values of its own that the token gives it; 0: none
   bool has_output_scale = false;   ///< the residual stream is multiplied by a number at its end
@@ -168,11 +174,13 @@ struct LayerSpec {
         .add(LayerPart::kDeltaNet, delta_net() != nullptr)
         .add(LayerPart::kShortConv, short_conv() != nullptr)
         .add(LayerPart::kConvolution, convolution().width > 0)
+        .add(LayerPart::kPreNorms, has_pre_norms)
         .add(LayerPart::kPostNorms, has_post_norms)
         .add(LayerPart::kExperts, n_experts() > 0)
         .add(LayerPart::kSharedExpert, d_shared() > 0)
         .add(LayerPart::kSharedWeight, d_shared() > 0 && !own_norms())
         .add(LayerPart::kOneFfnNorm, !own_norms())
+        .add(LayerPart::kFfnNorm, !own_norms() && has_pre_norms)
         .add(LayerPart::kExpertsOfOne, n_experts() > 0 && !own_norms())
         .add(LayerPart::kFfnNorms, own_norms())
         .add(LayerPart::kNextToken, reads_next_token)
@@ -188,6 +196,10 @@ struct LayerSpec {
   std::size_t head_dim() const { return attention() == nullptr ? 0 : attention()->head_dim; }
   std::size_t q_rows() const { return attention() == nullptr ? 0 : attention()->q_rows(); }
   std::size_t kv_rows() const { return attention() == nullptr ? 0 : attention()->kv_rows(); }
+  /// Values that share a norm of q, or of k.
+  std::size_t q_norm_size() const { return norms_rows() ? q_rows() : head_dim(); }
+  std::size_t k_norm_size() const { return norms_rows() ? kv_rows() : head_dim(); }
+  bool norms_rows() const { return attention() != nullptr && attention()->norms_rows; }
   std::size_t delta_channels() const {
     return delta_net() == nullptr ? 0 : delta_net()->channels();
   }

@@ -18,7 +18,7 @@ struct LayerParts {
   Vector attn_q_bias;         ///< (n_heads * head_dim)
   Vector attn_k_bias;         ///< (n_kv_heads * head_dim)
   Vector attn_v_bias;         ///< (n_kv_heads * head_dim)
-  Vector attn_q_norm;         ///< (head_dim): of each head of q, before RoPE
+  Vector attn_q_norm;         ///< (q_norm_size): of each head of q, or of all
   Vector attn_k_norm;         ///< (head_dim): of each head of k
   Matrix attn_q_gate;         ///< (n_heads * head_dim, d_model): of the output
   Vector attn_sinks;          ///< (n_heads): scores of keys without a value

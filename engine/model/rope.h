@@ -8,11 +8,18 @@
 
 namespace llm {
 
-/// Gives `spec` YaRN's ramp and magnitude (docs/numerics.md).
-/// @param original_context  positions that the model was trained on before; at least 1
-/// @param rounds            the ramp's ends to whole pairs
+/// YaRN (docs/numerics.md).
+struct YarnParameters {
+  double original_context;    ///< positions that the model was trained on before; at least 1
+  double fast_turns = 32;     ///< in them; pairs that turn more often are left alone; above 0
+  double slow_turns = 1;      ///< pairs that turn less often are slowed down fully; above 0
+  double log_multiplier = 0;  ///< how much of the magnitude's growth is taken back
+  bool rounds = true;         ///< the ramp's ends to whole pairs
+};
+
+/// Gives `spec` YaRN's ramp and magnitude.
 /// @pre spec.theta > 1. Facts from transformers' modeling_rope_utils.py.
-void apply_yarn(RopeSpec& spec, double original_context, bool rounds);
+void apply_yarn(RopeSpec& spec, const YarnParameters& yarn);
 
 /// Rotary position embedding, GGUF's interleaved pairs (2i, 2i + 1) of the leading dims of
 /// each head:
@@ -33,10 +40,14 @@ class Rope {
 
   /// Cosines and sines of `position`, pairs() each.
   void angles(std::size_t position, std::span<float> cos, std::span<float> sin) const;
+  /// What queries at `position` are multiplied by after they are rotated (RopeSpec::query_growth).
+  float query_scale(std::size_t position) const;
 
  private:
   std::vector<double> frequencies_;  ///< angle per position
   double magnitude_;
+  double query_growth_;
+  std::size_t query_period_;
 };
 
 }  // namespace llm

@@ -151,7 +151,8 @@ inline constexpr std::array kTensorRoles = [] {
       TensorRole("nextn.eh_proj.weight", kRequired, &H::d_model, {&S::n_inputs, &H::d_model},
                  &L::eh_proj, &LW::eh_proj)
           .of(kNextToken),
-      TensorRole("attn_norm.weight", kRequired, &H::d_model, &L::attn_norm, &LW::attn_norm),
+      TensorRole("attn_norm.weight", kRequired, &H::d_model, &L::attn_norm, &LW::attn_norm)
+          .of(kPreNorms),
       TensorRole("attn_q.weight", kRequired, &S::q_rows, &H::d_model, &L::attn_q, &LW::attn_q,
                  kRopeHeads)
           .of(kAttention),
@@ -170,10 +171,10 @@ inline constexpr std::array kTensorRoles = [] {
           .of(kOwnKeys),
       TensorRole("attn_v.bias", kAbsent, &S::kv_rows, &L::attn_v_bias, &LW::attn_v_bias)
           .of(kOwnKeys),
-      TensorRole("attn_q_norm.weight", kAbsent, &S::head_dim, &L::attn_q_norm, &LW::attn_q_norm,
+      TensorRole("attn_q_norm.weight", kAbsent, &S::q_norm_size, &L::attn_q_norm, &LW::attn_q_norm,
                  kRopeHeads)
           .of(kAttention),
-      TensorRole("attn_k_norm.weight", kAbsent, &S::head_dim, &L::attn_k_norm, &LW::attn_k_norm,
+      TensorRole("attn_k_norm.weight", kAbsent, &S::k_norm_size, &L::attn_k_norm, &LW::attn_k_norm,
                  kRopeHeads)
           .of(kOwnKeys),
       TensorRole("attn_sinks.weight", kAbsent, &S::n_heads, &L::attn_sinks, &LW::attn_sinks)
@@ -219,7 +220,8 @@ inline constexpr std::array kTensorRoles = [] {
           .of(kDeltaNet),
       TensorRole("post_attention_norm.weight", kAbsent, &H::d_model, &L::attn_post_norm,
                  &LW::attn_post_norm),
-      TensorRole("ffn_norm.weight", kRequired, &H::d_model, &L::ffn_norm, &LW::ffn_norm),
+      TensorRole("ffn_norm.weight", kRequired, &H::d_model, &L::ffn_norm, &LW::ffn_norm)
+          .of(kPreNorms),
       TensorRole("ffn_gate_inp.scale", kRequired, &H::d_model, &L::router_norm, &LW::router_norm)
           .of(kFfnNorms),
       TensorRole("ffn_gate_inp.weight", kRequired, &S::n_experts, &H::d_model, &L::ffn_gate_inp,
@@ -362,7 +364,7 @@ inline std::size_t file_row(const HyperParameters& config, const TensorRole& rol
   std::size_t dim = packed % head_dim;
   std::size_t head = packed / head_dim;
   if (role.order == RowOrder::kRopeHeads) {
-    const std::size_t rope_dims = config.rope_of(static_cast<std::size_t>(layer)).dims;
+    const std::size_t rope_dims = config.paired_dims(static_cast<std::size_t>(layer));
     if (dim < rope_dims) dim = dim % 2 * (rope_dims / 2) + dim / 2;
   }
   if (role_in(*config.architecture, role).by_head) {

@@ -23,6 +23,10 @@ void attend_tile(const llm::AttendArgs& args, Cache& cache, AttendTile& tile, st
     tile.first_key[r] = first > chunk * kChunk ? first - chunk * kChunk : 0;
   }
   cache.score(tile, args.scale);
+  for (std::size_t r = 0; r < tile.n_rows && args.cap > 0; ++r) {
+    const std::size_t begin = tile.first_key[r] / 16 * 16;
+    soft_cap<A>(tile.scores_of(r) + begin, round_up_16(tile.n_keys[r]) - begin, args.cap);
+  }
   for (std::size_t r = 0; r < tile.n_rows; ++r)
     exponentiate<A>(tile.scores_of(r), tile.first_key[r], tile.n_keys[r], tile.out_of(r),
                     tile.out_of(r) + 1);

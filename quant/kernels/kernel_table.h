@@ -82,6 +82,7 @@ struct AttendArgs {
   std::size_t chunk_begin;     ///< chunks of contract::kAttentionChunk positions
   std::size_t chunk_end;
   float scale;           ///< of scores
+  float cap;             ///< contract::soft_cap() of them; 0: none
   float* partial;        ///< (n_tokens, n_heads, 2 + head_dim), overwritten
   std::byte* workspace;  ///< attend_workspace_bytes(), 64-byte aligned, this thread's own
 };

@@ -290,6 +290,10 @@ TEST_CASE("YaRN and attention factors", "[model]") {
   qwen3.set_f32("qwen3.rope.scaling.attn_factor", 0.5F);
   CHECK(rope_of(qwen3)[0] == Approx(0.5 * (0.1 * std::log(4.0) + 1)));
   CHECK(rope_of(TinyGguf::llama({.architecture = "phi3"}))[0] == static_cast<double>(1.2F));
+  TinyGguf mistral3 = yarn("mistral3", 4, 8, 10000.0F);
+  CHECK(rope_of(mistral3)[0] == 1);
+  mistral3.set_f32("mistral3.rope.scaling.yarn_log_multiplier", 0.5F);
+  CHECK(rope_of(mistral3)[0] == Approx((0.1 * std::log(4.0) + 1) / (0.05 * std::log(4.0) + 1)));
 
   TinyGguf phi3 = TinyGguf::llama({.architecture = "phi3"});
   phi3.tensors.push_back(

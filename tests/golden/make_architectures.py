@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "hf_parity")]
 
 import make  # noqa: E402  (puts the oracle on the path)
-from shapes import FULL, GEMMA4_31B, GPT_OSS_YARN, GRANITE, LLAMA3, WINDOW, Case, Shape  # noqa: E402
+from shapes import FULL, GEMMA4_31B, GPT_OSS_YARN, GRANITE, LLAMA3, MINISTRAL3_YARN, WINDOW, YARN, Case, Shape  # noqa: E402
 
 OUT = Path(__file__).resolve().parent / "architectures"
 # Odd on purpose: head_dim apart from d_model / n_heads, GQA and MQA, rows that are no multiple of 32.
@@ -27,7 +27,18 @@ SHAPES = (
             rope=LLAMA3 | {"factor": 32.0, "original_max_position_embeddings": 128}),
     replace(TINY, name="mistral", family="mistral", n_kv_heads=1, vocab=380),
     replace(TINY, name="mistral-window", family="mistral", n_kv_heads=1, vocab=380, window=5),
+    replace(TINY, name="ministral3", family="ministral3", n_kv_heads=1,
+            rope=MINISTRAL3_YARN | {"factor": 4.0, "original_max_position_embeddings": 4}),
+    replace(TINY, name="ernie4.5", family="ernie4_5", tied=True, vocab=380),
+    replace(TINY, name="olmo2", family="olmo2"),
+    replace(TINY, name="olmo3", family="olmo3", n_layers=5, n_kv_heads=1, window=4,
+            rope=YARN | {"factor": 4.0, "original_max_position_embeddings": 256}),
+    replace(TINY, name="exaone4", family="exaone4", n_layers=5, n_kv_heads=1, tied=True, head_dim=14, window=4),
+    replace(TINY, name="seed-oss", family="seed_oss", n_kv_heads=1),
+    replace(TINY, name="hunyuan", family="hunyuan", n_kv_heads=1, head_dim=14),
+    replace(TINY, name="glm4", family="glm4", n_kv_heads=1, head_dim=12, partial_rotary=0.5),
     replace(TINY, name="smollm3", family="smollm3", n_layers=5, tied=True, head_dim=6),
+    replace(TINY, name="gemma2", family="gemma2", n_layers=3, tied=True, n_kv_heads=2, head_dim=14, vocab=380, window=4),
     replace(TINY, name="gemma3", family="gemma3", n_layers=7, tied=True, n_kv_heads=2, head_dim=14, vocab=380, window=4),
     replace(TINY, name="gemma4", family="gemma4", n_layers=6, tied=True, n_kv_heads=2, head_dim=14, vocab=380, window=4, partial_rotary=0.25,
             gemma4=GEMMA4_31B | {"global_head_dim": 22, "num_global_key_value_heads": 1}),

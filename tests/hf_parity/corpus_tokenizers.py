@@ -7,24 +7,30 @@ from pathlib import Path
 import sentencepiece
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from byte_bpe import RULES
+from byte_bpe import ADD_BOS, IGNORE_MERGES, RULES
 from shapes import Shape
 
 TEXT = Path(__file__).resolve().parents[2] / "models" / "heldout.txt"
 SPECIAL = {"llama-bpe": ("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"),
            "smollm": ("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>"),
            "gpt-4o": ("<|startoftext|>", "<|return|>", "<|call|>"),
+           "tekken": ("<s>", "</s>", "[/INST]"), "gpt-2": ("[BOS]", "<|endoftext|>", "[|endofturn|]"),
+           "hunyuan-dense": ("<|hy_begin|>", "<|hy_User|>", "<|hy_place|>"),
+           "glm4": ("<|endoftext|>", "<|user|>", "<|assistant|>"),
+           "seed-coder": ("<seed:bos>", "<seed:pad>", "<seed:eos>"),
+           "smaug-bpe": ("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
            "qwen2": ("<|endoftext|>", "<|im_start|>", "<|im_end|>"), "qwen35": ("<|endoftext|>", "<|im_start|>", "<|im_end|>")}
 KINDS = {"llama": "llama-bpe", "llama-bpe": "llama-bpe", "smollm3": "llama-bpe", "granite": "smollm", "granitemoe": "smollm", "gpt_oss": "gpt-4o",
+         "ministral3": "tekken", "olmo2": "smaug-bpe", "olmo3": "smaug-bpe", "exaone4": "gpt-2", "seed_oss": "seed-coder", "hunyuan": "hunyuan-dense", "glm4": "glm4",
          "qwen2": "qwen2", "qwen3": "qwen2", "qwen3_moe": "qwen2", "qwen3_next": "qwen2", "qwen3_5": "qwen35", "qwen3_5_moe": "qwen35"}  # of byte-level BPEs: their pre-tokenizers
 GEMMA4_SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>", "<|turn>", "<turn|>")
-ENDS = {"llama-bpe": (1, 2), "smollm": (2,), "gpt-4o": (1, 2), "qwen2": (0, 2), "qwen35": (0, 2)}  # those of SPECIAL that end a reply
+ENDS = {"llama-bpe": (1, 2), "tekken": (1,), "smaug-bpe": (0, 2), "gpt-2": (1, 2), "seed-coder": (1, 2), "hunyuan-dense": (2,), "glm4": (1, 0), "smollm": (2,), "gpt-4o": (1, 2), "qwen2": (0, 2), "qwen35": (0, 2)}  # those of SPECIAL that end a reply
 ROWS_WITHOUT_TOKEN = 7  # embeddings have more rows than there are tokens, as Qwen's
 
 
 def _byte_bpe(shape: Shape) -> Tokenizer:
     kind = KINDS[shape.family]
-    tokenizer = Tokenizer(models.BPE(ignore_merges=kind in ("llama-bpe", "gpt-4o")))
+    tokenizer = Tokenizer(models.BPE(ignore_merges=kind in IGNORE_MERGES))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(RULES[kind])
     tokenizer.decoder = decoders.ByteLevel()
     special = SPECIAL[kind]
@@ -32,7 +38,7 @@ def _byte_bpe(shape: Shape) -> Tokenizer:
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     tokenizer.train([str(TEXT)], trainer)
     tokenizer.add_special_tokens([AddedToken(text, normalized=False, special=True) for text in special])
-    if kind == "llama-bpe":
+    if kind in ADD_BOS:
         tokenizer.post_processor = processors.TemplateProcessing(
             single=f"{special[0]} $A", special_tokens=[(special[0], tokenizer.token_to_id(special[0]))])
     elif kind in ("qwen2", "qwen35"):
@@ -77,7 +83,7 @@ def make_tokenizer(shape: Shape, directory: Path) -> None:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=text, model_writer=out, vocab_size=shape.vocab - ROWS_WITHOUT_TOKEN, model_type="bpe",
                 byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False,
-                add_dummy_prefix=shape.family != "gemma3",
+                add_dummy_prefix=shape.family not in ("gemma2", "gemma3"),
                 hard_vocab_limit=False, minloglevel=2)
         config = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "add_eos_token": False, "bos_token": "<s>",
                   "eos_token": "</s>"}
@@ -86,7 +92,7 @@ def make_tokenizer(shape: Shape, directory: Path) -> None:
         tokenizer.save(str(directory / "tokenizer.json"))
         kind = KINDS[shape.family]
         special = SPECIAL[kind]
-        config = {"eos_token": special[2]} | ({"bos_token": special[0]} if kind == "llama-bpe" else {})
+        config = {"eos_token": special[ENDS[kind][-1]]} | ({"bos_token": special[0]} if kind in ADD_BOS else {})
         ends = [tokenizer.token_to_id(special[i]) for i in ENDS[kind]]
         (directory / "generation_config.json").write_text(json.dumps({"eos_token_id": ends}), encoding="utf-8")
     (directory / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")

@@ -67,12 +67,30 @@ def config_of(shape: Shape) -> PretrainedConfig:
             more |= {
                 "num_experts": shape.n_experts, "num_experts_per_tok": shape.n_used, "moe_intermediate_size": shape.d_ff,
                 "shared_expert_intermediate_size": 2 * shape.d_ff}
+    elif family == "hunyuan":
+        family, more = "hunyuan_v1_dense", {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
+    elif family == "glm4":
+        rope["partial_rotary_factor"] = shape.partial_rotary
+        more = {"attention_bias": not shape.tied, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
+    elif family == "olmo3":
+        more = {"sliding_window": shape.window, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
+        rope = {"full_attention": rope, "sliding_attention": {"rope_type": "default", "rope_theta": shape.theta}}
+    elif family == "exaone4":
+        kinds = ["sliding_attention" if shape.window and (i + 1) % 4 else "full_attention" for i in range(shape.n_layers)]
+        more = {"sliding_window": shape.window, "layer_types": kinds, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
+    elif family in ("olmo2", "seed_oss"):
+        more = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
+    elif family == "ministral3":
+        more = {"sliding_window": shape.window, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
     elif family == "mistral":
         more = {"sliding_window": shape.window}
     elif family == "granite":
         more = shape.multipliers
     elif family == "granitemoe":
         more = shape.multipliers | {"num_local_experts": shape.n_experts, "num_experts_per_tok": shape.n_used}
+    elif family == "gemma2":
+        more = {"sliding_window": shape.window, "query_pre_attn_scalar": shape.head_dim, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None,
+                "attn_logit_softcapping": 5.0, "final_logit_softcapping": 20.0}
     elif family == "gemma3":
         scalar = shape.d_model // shape.n_heads if shape.n_layers == 62 else shape.head_dim  # 62: Gemma 3 27B
         family, more = "gemma3_text", {"sliding_window": shape.window, "query_pre_attn_scalar": scalar, "bos_token_id": 1,

@@ -13,6 +13,7 @@ from shapes import Shape
 
 State = dict[str, torch.Tensor]
 CHANNELS = 3
+HEAD_NORMS = "[qk]_norm|(query|key)_layernorm"
 BOS = 1  # the token that every sequence begins with
 
 
@@ -79,9 +80,9 @@ def sharp(state: State, rng: torch.Generator) -> None:
     is_gemma3 = _matching(state, "pre_feedforward_layernorm") and not _matching(state, "layer_scalar")
     added = 1.0 if is_gemma3 or _matching(state, "conv1d") else 0.0  # Gemma 3 and Qwen3.5 compute with 1 + weight
     apart = 6.0 if _matching(state, "conv1d") else 4.0  # Qwen3.5 rotates a quarter of a head, so positions alone tell less
-    for value in _matching(state, "[qk]_norm"):
+    for value in _matching(state, HEAD_NORMS):
         value.add_(added).mul_(apart).sub_(added)
-    if not _matching(state, "[qk]_norm"):
+    if not _matching(state, HEAD_NORMS):
         for value in _matching(state, "[qk]_proj.weight"):
             value.mul_(4.0)
         for value, out in zip(_matching(state, "qkv_proj"), _matching(state, "o_proj")):

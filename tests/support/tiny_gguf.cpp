@@ -173,7 +173,10 @@ HyperParameters hyper_parameters(const TinyOptions& options) {
         .n_heads = kHeads / part, .n_kv_heads = kKvHeads / part, .head_dim = head_dim};
     ffn.d_ff = kFeedForward / part;
     attention.output_gate = config.architecture->has_output_gate;
-    config.layers.push_back({.mixer = attention, .ffns = {ffn}});
+    attention.norms_rows = config.architecture->norms_rows;
+    attention.rotates_first = config.architecture->rotates_first;
+    config.layers.push_back(
+        {.mixer = attention, .ffns = {ffn}, .has_pre_norms = config.architecture->has_pre_norms});
     if (is_recurrent(*config.architecture, i)) config.layers.back().mixer = kDeltaNet;
     if (!shares_keys) continue;
     LayerSpec& layer = config.layers.back();
@@ -305,6 +308,21 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
     model.set_u32(key(keys.layer_input), kLayerInput);
     model.set_f32(key(keys.logit_cap), 4.0F);
   }
+  if (!config.architecture->has_pre_norms)
+    model.set_u32(key(config.architecture->keys.sliding_window), 5);
+  if (options.architecture == "gemma2") {
+    model.set_u32(key(config.architecture->keys.sliding_window), 5);
+    model.set_f32(key(config.architecture->keys.score_cap), 2.0F);
+    model.set_f32(key(config.architecture->keys.logit_cap), 4.0F);
+  }
+  if (options.architecture == "mistral3") {
+    const HyperParameterKeys& keys = config.architecture->keys;
+    model.set_string(key(keys.rope_scaling), "yarn");
+    model.set_f32(key(keys.rope_scale), 4.0F);
+    model.set_u32(key(keys.original_context), 4);
+    model.set_f32(key(keys.yarn_log_multiplier), 1.0F);
+    model.set_f32(key(keys.query_growth), 0.3F);
+  }
   if (options.architecture == "gpt-oss") {
     model.set_u32(key(config.architecture->keys.sliding_window), 5);
     model.set_string(key(config.architecture->keys.rope_scaling), "yarn");
@@ -375,8 +393,10 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
     add("output.weight", WeightType::kQ4_0, {kModelDim, pieces().size()}, true);
   const auto add_layer = [&](const HyperParameters& of, int at) {
     for (const TensorRole& role : kTensorRoles) {
-      if (role.per_layer != (at != kOutsideLayers) || need_of(of, role, at) != Need::kRequired)
-        continue;
+      if (role.per_layer != (at != kOutsideLayers)) continue;
+      const Need need = need_of(of, role, at);
+      if (need == Need::kAbsent) continue;
+      if (need == Need::kOptional && !role.name.ends_with(".bias")) continue;
       if (std::ranges::count(model.tensors, name_in_file(of, role, at), &Tensor::name) > 0)
         continue;  // those above, and of one tensor that several roles read
       const RowsInTensor rows = rows_in_tensor(of, role, at);

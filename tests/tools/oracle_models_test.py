@@ -75,9 +75,9 @@ def nmse(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.sum((a - b) ** 2) / max(np.sum(b**2), 1e-300)) if a.shape == b.shape else np.inf
 
 
-def in_halves(value: np.ndarray, model: GgufModel) -> np.ndarray:
+def in_layout(value: np.ndarray, model: GgufModel, layout: str) -> np.ndarray:
     """Rows of q or k as transformers has them."""
-    if model.family.qk_layout == "half":
+    if model.family.qk_layout == layout:
         return value
     heads = value.reshape(len(value), -1, model.hparams.head_dim).copy()
     dims = model.hparams.rope.dims
@@ -90,13 +90,14 @@ def check_family(name: str) -> None:
     with np.load(GOLDENS / f"{name}.npz") as golden:
         sizes, ids = np.diff(golden["step_ptr"]).tolist(), golden["tokens"].tolist()
         dump, _ = run(model, ids, sizes, 0, dtype=np.float64)
+        layout = json.loads(golden["__meta__"].tobytes())["qk_layout"]
         taps = [tap for tap in golden.files if tap.startswith("s0")]
         assert taps, "no activations"
         for tap in taps:
             step, _, rest = tap.partition("/")
             found = dump.get(int(step[1:]), rest)
             if rest.rpartition("/")[2] in ("q", "k", "q_rope", "k_rope"):
-                found = in_halves(found, model)
+                found = in_layout(found, model, layout)
             error = nmse(found, golden[tap].astype(np.float64))
             assert error < F32_NOISE, f"{tap}: NMSE {error:.3g}"
 
@@ -110,6 +111,15 @@ SETTINGS = [
     *((name, YARN | more) for name in ("mistral", "qwen2", "gpt-oss", "smollm3", "gemma3")
       for more in ({}, {"rope.scaling.attn_factor": 0.5}, {"rope.scaling.factor": 0.5})),
     ("mistral", YARN | {"rope.scaling.original_context_length": 3}),  # all pairs but the first are slowed down
+    ("mistral", YARN | {"rope.scaling.yarn_beta_fast": 20.0, "rope.scaling.yarn_beta_slow": 2.0}),
+    ("ministral3", {"attention.temperature_scale": 0.7}), ("ministral3", {"rope.scaling.yarn_log_multiplier": 0.5}),
+    ("ministral3", {"attention.temperature_scale": 0.0}), ("ministral3", {"attention.sliding_window": 4}),
+    ("glm4", {}, dict.fromkeys((f"blk.{layer}.attn_{name}.bias" for layer in range(2) for name in "qkv"), ABSENT)), ("glm4", {"rope.dimension_count": 4}),
+    ("gemma2", {"attn_logit_softcapping": 1.5}), ("gemma2", {"attn_logit_softcapping": 0.0}), ("gemma2", {"final_logit_softcapping": 3.0}),
+    ("gemma2", {"attention.sliding_window": 2}), ("gemma2", {"block_count": 46}),
+    ("exaone4", {"attention.sliding_window": 0}), ("exaone4", {"attention.sliding_window": 3}), ("exaone4", YARN),
+    ("olmo3", {"rope.freq_base_swa": 3000.0}), ("olmo3", {"attention.sliding_window": 0}), ("olmo2", LINEAR),
+    ("olmo3", {"rope.scaling.attn_factor": 0.5}), ("olmo3", {"attention.sliding_window_pattern": 2}),
     ("gpt-oss", {"attention.sliding_window_pattern": 3}), ("gpt-oss", {"attention.sliding_window": 0}),
     ("gpt-oss", {"rope.freq_base": ABSENT}), ("gemma3", {"rope.freq_base": ABSENT}), ("gemma3", {"rope.freq_base_swa": ABSENT}),
     ("phi3", {"rope.scaling.attn_factor": 1.25}),
@@ -165,6 +175,7 @@ REFUSED = [
             ("ext_factor", 0.5), ("log_multiplier", 0.1), ("attn_factor", 1.2))),
         ({"rope.scaling.type": "longrope"}, NOT_MODELLED), ({"rope.scaling.type": "dynamic"}, NOT_MODELLED))),
     *(("mistral", {key: value}, {}, NOT_MODELLED) for key, value in SCALES.items()),
+    ("mistral", {"attention.temperature_scale": 0.1}, {}, NOT_MODELLED), ("glm4", {}, {"blk.1.attn_q.bias": ABSENT}, "is missing"),
     ("granite", {"rope.scaling.finetuned": False}, {}, NOT_MODELLED),
     ("granite", {"attn_logit_softcapping": 30.0}, {}, NOT_MODELLED),
     ("granite", {"expert_count": 2}, {}, NOT_MODELLED),

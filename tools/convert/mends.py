@@ -13,6 +13,9 @@ import gguf
 from errors import ConversionError
 
 
+WINDOW_IN_ALL = ("mistral", "ministral3")  # classes whose layers all have the window
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """A checkpoint directory and its config.json, completed with transformers' defaults."""
@@ -35,7 +38,7 @@ class Checkpoint:
     def window(self) -> int | None:
         """That of some layer."""
         layers = self.config.get("layer_types")
-        windowed = any("sliding" in kind for kind in layers) if layers else self.config.get("model_type") == "mistral"
+        windowed = any("sliding" in kind for kind in layers) if layers else self.config.get("model_type") in WINDOW_IN_ALL
         return self.config.get("sliding_window") if windowed else None
 
 
@@ -52,7 +55,7 @@ def put(writer: gguf.GGUFWriter, key: str, value: bool | int | float) -> None:
 
 def window(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
     """Mistral's window in all layers is dropped: texts longer than it would be other texts."""
-    if of.config.get("model_type") == "mistral" and of.window:
+    if of.config.get("model_type") in WINDOW_IN_ALL and of.window:
         put(writer, "{arch}.attention.sliding_window", of.window)
 
 
@@ -66,19 +69,20 @@ def head_dim(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
 
 
 def rope_magnitude(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
-    """What multiplies scores under YaRN and LongRoPE. A GGUF of YaRN without attn_factor means 0.1 ln(factor) + 1, and with it so many
-    times that; the converter writes yarn_attn_factor instead, from attention_factor alone. Of LongRoPE it drops attention_factor."""
+    """What multiplies scores under YaRN and LongRoPE. A GGUF of YaRN without attn_factor means 0.1 ln(factor) + 1, divided by
+    0.1 m ln(factor) + 1 where it has yarn_log_multiplier m, and with it so many times that; the converter writes yarn_attn_factor instead, from attention_factor alone. Of LongRoPE it drops attention_factor."""
     rope, kind = of.rope, of.rope["rope_type"]
     stated = rope.get("attention_factor")
-    if kind == "yarn" and value_of(writer, "{arch}.rope.scaling.yarn_log_multiplier") is None:
+    if kind == "yarn":
         def size(mscale: float) -> float:
             return 0.1 * mscale * math.log(rope["factor"]) + 1.0 if rope["factor"] > 1 else 1.0
 
         if stated is None and rope.get("mscale") and rope.get("mscale_all_dim"):
             stated = size(rope["mscale"]) / size(rope["mscale_all_dim"])
         writer.kv_data[0].pop(f"{writer.arch}.rope.scaling.yarn_attn_factor", None)
-        if stated is not None and stated != size(1.0):
-            put(writer, "{arch}.rope.scaling.attn_factor", stated / size(1.0))
+        meant = size(1.0) / size(value_of(writer, "{arch}.rope.scaling.yarn_log_multiplier") or 0.0)
+        if stated is not None and stated != meant:
+            put(writer, "{arch}.rope.scaling.attn_factor", stated / meant)
     elif kind in ("longrope", "su") and value_of(writer, "{arch}.rope.scaling.attn_factor") is not None:
         original = rope["original_max_position_embeddings"]
         factor = rope.get("factor") or of.config["max_position_embeddings"] / original
@@ -94,9 +98,10 @@ def ends(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
     rest = [token for token in dict.fromkeys(stated) if token is not None and token != first]
     if first is None and rest:
         put(writer, "tokenizer.ggml.eos_token_id", rest.pop(0))
-    for token, key in zip(rest, ("eot", "eom")):
-        if value_of(writer, f"tokenizer.ggml.{key}_token_id") is None:
-            put(writer, f"tokenizer.ggml.{key}_token_id", token)
+    stated = {key: value_of(writer, f"tokenizer.ggml.{key}_token_id") for key in ("eot", "eom")}
+    free = [key for key, token in stated.items() if token is None]
+    for token, key in zip((token for token in rest if token not in stated.values()), free):
+        put(writer, f"tokenizer.ggml.{key}_token_id", token)
 
 
 def added_around(writer: gguf.GGUFWriter, of: Checkpoint) -> None:

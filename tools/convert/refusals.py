@@ -21,6 +21,7 @@ class Class:
     no_rope_period: int = 0  # of so many layers the last has no RoPE; 0: all have it
     partial_rope: bool = False
     ropes: tuple[str, ...] = ("default", "linear", "llama3", "yarn")
+    plain_windows: bool = False  # RoPE of layers with a window is never scaled
     whole_yarn: bool = True  # YaRN's `truncate`
     multipliers: tuple[str, ...] = ()  # that must be above 0
     wide_layers: int = 0  # a model of so many layers scales scores by the root of d_model / n_heads, not of head_dim
@@ -28,7 +29,11 @@ class Class:
 
 MULTIPLIERS = ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling")
 CLASSES = {
-    "llama": Class(), "mistral": Class(), "qwen2": Class(), "qwen3": Class(),
+    "llama": Class(), "mistral": Class(), "ministral3": Class(ropes=("yarn",)), "qwen2": Class(), "qwen3": Class(),
+    "ernie4_5": Class({"use_bias": (False, None)}),
+    "hunyuan_v1_dense": Class({"attention_bias": (False,)}, ropes=("default", "linear", "dynamic")),
+    "glm4": Class(partial_rope=True), "exaone4": Class(), "seed_oss": Class({"attention_bias": (True,), "attention_out_bias": (False,), "mlp_bias": (False,)}),
+    "olmo2": Class({"attention_bias": (False,)}), "olmo3": Class({"attention_bias": (False,)}, plain_windows=True),
     "qwen3_moe": Class({"norm_topk_prob": (True,)}),
     "gpt_oss": Class({"swiglu_limit": (7.0, None), "swiglu_alpha": (1.702, None)}, window_period=2, whole_yarn=False),
     "qwen3_5_text": Class({"attention_bias": (False,)}, partial_rope=True, ropes=("default",)),
@@ -36,9 +41,11 @@ CLASSES = {
     "qwen3_next": Class({"attention_bias": (False, None), "norm_topk_prob": (True,), "decoder_sparse_step": (1, None), "mlp_only_layers": ([], None)},
                         partial_rope=True, ropes=("default",)),
     "smollm3": Class(no_rope_period=4),
+    "gemma2": Class({"use_bidirectional_attention": (False, None), "attention_bias": (False,), "tie_word_embeddings": (True, None)}, ("gelu_pytorch_tanh",), window_period=2,
+                    wide_layers=46),
     "gemma3_text": Class({"use_bidirectional_attention": (False, None)}, ("gelu_pytorch_tanh",), window_period=6, wide_layers=62),
     "gemma4_text": Class({"use_bidirectional_attention": ("vision", None), "attention_bias": (False,)},
-                         ("gelu_pytorch_tanh",), partial_rope=True, ropes=("proportional",)),
+                         ("gelu_pytorch_tanh",), partial_rope=True, ropes=("proportional",), plain_windows=True),
     "granite": Class(multipliers=MULTIPLIERS), "granitemoe": Class(multipliers=MULTIPLIERS),
     "phi3": Class(partial_rope=True, ropes=("default", "longrope", "su"))}
 
@@ -62,10 +69,12 @@ def check_config(of: Checkpoint) -> None:
             refuse(f"config.json: {key} is {config.get(key)!r}", "a number above 0")
     if rope["rope_type"] not in known.ropes:
         refuse(f"config.json: RoPE scaling is {rope['rope_type']!r}", f"one of {', '.join(known.ropes)}")
+    if rope["rope_type"] == "dynamic" and not rope.get("alpha"):
+        refuse("config.json: RoPE scaling is 'dynamic' without alpha, whose base grows with the text", "alpha")
     if rope["rope_type"] == "proportional" and (rope.get("factor") or 1.0) != 1.0:
         refuse(f"config.json: factor of proportional RoPE is {rope['factor']}", "1")
     of_windows = (config.get("rope_parameters") or {}).get("sliding_attention") or {}
-    if "proportional" in known.ropes and of_windows.get("rope_type") != "default":
+    if known.plain_windows and of_windows.get("rope_type") != "default":
         refuse(f"config.json: RoPE scaling of windows is {of_windows.get('rope_type')!r}", "'default'")
     if not known.partial_rope and (rope.get("partial_rotary_factor") or 1.0) != 1.0:
         refuse(f"config.json: partial_rotary_factor is {rope['partial_rotary_factor']}", "1")

@@ -10,6 +10,11 @@ LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[
           r"|\s+(?!\S)|\s+")
 QWEN35 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*"
           r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+SEED = ("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\r\n]+"
+        "|\\s*[\r\n]+|\\s+(?!\\S)|\\s+")  # with the line breaks themselves
+HUNYUAN = ("\\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+           "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*"
+           "|\\s*[\r\n]+|\\s+(?!\\S)|\\s+")  # likewise
 TEKKEN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
           r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
           r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -63,8 +68,14 @@ RULES = {
     "mpt": [byte_level(True)],
     "command-r": [pre_tokenizers.Digits(individual_digits=True), byte_level(True)],
     "qwen35": [split(QWEN35), byte_level(False)],
+    "dbrx": [split(LLAMA3), byte_level(False)],
+    "exaone4": [byte_level(True)],
+    "seed-coder": [split(SEED), byte_level(False)],
+    "hunyuan-dense": [*map(split, HUNYUAN), byte_level(False)],
+    "chatglm-bpe": [split(LLAMA3), byte_level(False)],
+    "glm4": [split(LLAMA3), byte_level(False)],
 }
-IGNORE_MERGES = ("llama-bpe", "tekken", "gpt-4o")
+IGNORE_MERGES = ("llama-bpe", "tekken", "gpt-4o", "glm4")
 ADD_BOS = ("llama-bpe", "tekken")  # where the file does not say
 
 

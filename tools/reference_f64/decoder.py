@@ -74,7 +74,8 @@ class Step:
         return self.ops.norm(x, f"blk.{self.layer}.{name}.weight")
 
     def bias(self, name: str) -> np.ndarray | None:
-        return self.ops.vector(f"blk.{self.layer}.{name}.bias") if name in self.family.biases else None
+        bias = f"blk.{self.layer}.{name}.bias"
+        return self.ops.vector(bias) if name in self.family.biases and self.ops.has(bias) else None
 
     def product(self, name: str, x: np.ndarray) -> np.ndarray:
         out, bias = self.ops.product(x, f"blk.{self.layer}.{name}.weight"), self.bias(name)
@@ -103,10 +104,18 @@ def attention(step: Step, normed: np.ndarray) -> np.ndarray:
     hp, ops, n = step.hp, step.ops, step.n
 
     def turned(name: str, value: np.ndarray) -> np.ndarray:
+        if step.family.row_norm:
+            value = step.norm(f"attn_{name}_norm", value)
         heads = value.reshape(n, -1, hp.head_dim_of(step.layer))
-        if step.family.head_norm:
+        of_heads = step.family.head_norm and not step.family.row_norm
+        if of_heads and not step.family.rotates_first:
             heads = step.norm(f"attn_{name}_norm", heads)
-        return ops.turned(heads, step.turns).reshape(n, -1)
+        heads = ops.turned(heads, step.turns)
+        if of_heads and step.family.rotates_first:
+            heads = step.norm(f"attn_{name}_norm", heads)
+        if name == "q" and step.hp.rope_of(step.layer).query_growth:
+            heads = heads * step.hp.rope_of(step.layer).query_scales(step.positions)[:, None, None]
+        return heads.reshape(n, -1)
 
     if step.family.value_norm:
         return attention_by_values(step, normed, turned)
@@ -238,12 +247,15 @@ class Layer:
         def added(value: np.ndarray) -> np.ndarray:
             return step.ops.passed_on(value * step.hp.residual_scale)
 
-        out = self.mixer(step, step.tap("attn_norm", step.norm("attn_norm", x)))
+        def normed(name: str, tap: str) -> np.ndarray:
+            return step.tap(tap, step.norm(name, x)) if step.family.pre_norms else x
+
+        out = self.mixer(step, normed("attn_norm", "attn_norm"))
         if step.family.post_norms:
             out = step.tap("attn_post", step.norm("post_attention_norm", out))
         x = step.tap("ffn_inp", x + added(out))
-        normed = x if step.family.beside else step.tap("ffn_norm", step.norm(step.family.ffn_norm, x))
-        out, *others = (of(step, normed) for of in self.feed_forwards)
+        read = x if step.family.beside else normed(step.family.ffn_norm, "ffn_norm")
+        out, *others = (of(step, read) for of in self.feed_forwards)
         for other in others:
             out = step.ops.passed_on(out + other)
         if step.family.post_norms:

@@ -21,6 +21,7 @@ OPTIONAL_LAYER_TAPS = (*SHARED_TAPS, *BESIDE_TAPS, *INPUT_TAPS, "v_norm", "l_sca
 GLOBAL_TAPS = ("embd", "result_norm", "logits")
 OPTIONAL_GLOBAL_TAPS = ("pl_embd", "pl_proj", "pl_inputs")
 KEY_TAPS = ("k", "v", "k_rope")  # that a layer with an earlier one's keys lacks
+PRE_NORM_TAPS = ("attn_norm", "ffn_norm")  # that a layer with norms behind its products may lack
 REQUIRED_META = ("producer", "producer_version", "model_sha256", "model_name", "tokenizer_hash",
                  "oracle", "compute", "kv", "eps", "rope_theta", "qk_layout")
 
@@ -81,9 +82,10 @@ class ActivationDump:
         for step in range(self.n_steps):
             shared = {layer for layer in range(n_layers) if all(
                 f"s{step:04d}/L{layer:03d}/{tap}" not in self._arrays for tap in KEY_TAPS)}
+            post = {layer for layer in range(n_layers) if f"s{step:04d}/L{layer:03d}/attn_post" in self._arrays}
             names = [f"L{layer:03d}/{tap}" for layer in range(n_layers)
                      for tap in (DELTA_LAYER_TAPS if f"s{step:04d}/L{layer:03d}/qkv" in self._arrays else LAYER_TAPS)
-                     if tap not in KEY_TAPS or layer not in shared]
+                     if not (tap in KEY_TAPS and layer in shared or tap in PRE_NORM_TAPS and layer in post)]
             names += [f"G/{tap}" for tap in GLOBAL_TAPS]
             lost = [name for name in names if f"s{step:04d}/{name}" not in self._arrays]
             if lost:

@@ -5,14 +5,15 @@
     python tools/reference_f64/from_hf.py MODEL.gguf     --ids 1,403,407 -o ref.npz
     python tools/reference_f64/from_hf.py MODEL.gguf --config CHECKPOINT_DIR --ids 1,403,407 -o ref.npz
 
-A checkpoint directory (Llama, Mistral, Qwen2, Qwen3, Qwen3 MoE, Qwen3-Next, Qwen3.5, gpt-oss, Gemma 3, Gemma 4, Granite, Phi-3) is run as it is. A GGUF is
+A checkpoint directory (Llama, Mistral, Qwen2, Qwen3, Qwen3 MoE, Qwen3-Next, Qwen3.5, gpt-oss, Gemma 3, Gemma 4, Granite, Phi-3, Ministral 3,
+ERNIE 4.5) is run as it is. A GGUF is
 dequantized by the `gguf` package into the class of its architecture, q and k of a llama put back into HF's order of rows, so that
 the same weights run through code that nobody here wrote. With --config, the hyper-parameters are the checkpoint's instead of the
 GGUF's: a converter's mistake shows, and llama3's RoPE scaling, of which a GGUF has only the resulting divisors, is computed by
 transformers. The memory needed is that of the weights in f32 and of what is dumped. Needs torch and transformers; numpy and gguf
 for GGUFs.
 
-Queries and keys come in HF's layout (`qk_layout` half): the two halves of a head rotate against each other.
+Queries and keys come in the class's layout, in most `qk_layout` half: the two halves of a head rotate against each other.
 """
 
 import argparse
@@ -31,7 +32,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, Mxfp4Config, Pretrain
 from dump import ActivationDump
 from from_gguf import add_run_options, chosen_ids
 from gguf_model import GgufModel
-from hf_config import config_of, for_context, head_dim_of
+from hf_config import PAIRED, config_of, for_context, head_dim_of, theta_of
 from hf_hooks import Hooks
 from hparams import DeltaNet, UnsupportedModel
 
@@ -78,9 +79,9 @@ def weight_of(source: GgufModel, name: str, head_dim: int) -> np.ndarray:
             weight = np.concatenate([weight, up], axis=1)
     if source.architecture == "gpt-oss" and weight.ndim == 3:
         weight = weight.swapaxes(1, 2)
-    if source.family.qk_layout != "half" and part in ("attn_q.weight", "attn_k.weight"):
+    if source.family.qk_layout != "half" and source.architecture not in PAIRED and part in ("attn_q.weight", "attn_k.weight"):
         weight = to_half(weight, hp.n_heads if part == "attn_q.weight" else hp.n_kv_heads, head_dim)
-    if source.architecture in ("gemma3", "qwen35", "qwen35moe", "qwen3next") and name.endswith("norm.weight") and part != "ssm_norm.weight":
+    if source.architecture in ("gemma2", "gemma3", "qwen35", "qwen35moe", "qwen3next") and name.endswith("norm.weight") and part != "ssm_norm.weight":
         weight = weight - np.float32(1)  # a GGUF has what the class adds
     if part == "ffn_gate_inp_shexp.weight":
         weight = weight.reshape(1, -1)
@@ -181,7 +182,7 @@ def metadata(config: PretrainedConfig, source: dict) -> dict:
     rope = config.rope_parameters.get("full_attention", config.rope_parameters)
     rope_dim = int(head_dim * rope.get("partial_rotary_factor", 1.0))
     more = {}
-    if hasattr(config, "per_layer_config"):  # all of a head rotates, part of it by nothing
+    if rope["rope_type"] == "proportional":  # all of a head rotates, part of it by nothing
         dims = [config.per_layer_config[i].head_dim for i in range(config.num_hidden_layers)]
         head_dim = rope_dim = max(dims)
         more = {"head_dims": dims}
@@ -189,7 +190,7 @@ def metadata(config: PretrainedConfig, source: dict) -> dict:
         "producer": "from_hf.py",
         "producer_version": f"{VERSION}, transformers {transformers.__version__}, torch {torch.__version__}",
         **source, "oracle": "hf", "compute": "f32", "kv": "f32", "eps": config.rms_norm_eps,
-        "rope_theta": float(rope["rope_theta"]), "qk_layout": "half",
+        "rope_theta": theta_of(config), "qk_layout": "interleaved" if config.model_type in PAIRED else "half",
         "hparams": {"n_layers": config.num_hidden_layers, "n_heads": config.num_attention_heads,
                     "n_kv_heads": config.num_key_value_heads, "head_dim": head_dim, "rope_dim": rope_dim, **more},
     }

@@ -192,6 +192,8 @@ class GgufModel:
             inputs = hp.n_layers * hp.d_input
             want |= {"per_layer_token_embd.weight": (vocab, inputs), "per_layer_model_proj.weight": (inputs, hp.d_model),
                      "per_layer_proj_norm.weight": (hp.d_input,)}
+        if self.family.may_lack_biases and not any(self.has(name) for name in want if name.endswith(".bias")):
+            want = {name: shape for name, shape in want.items() if not name.endswith(".bias")}
         if self.family.value_norm:
             want = {name: shape for name, shape in want.items() if not name.endswith("attn_v.weight") or self.has(name)}
         optional = {"output.weight": (vocab, hp.d_model), "rope_freqs.weight": pairs}

@@ -6,6 +6,9 @@ from gguf_model import GgufModel
 from hparams import UnsupportedModel
 
 
+PAIRED = ("ernie4_5", "glm4")  # classes whose pairs of a head's dims are neighbours, as in their files; of others they are halves
+
+
 def rope_of(source: GgufModel) -> dict:
     """The GGUF's rope_parameters, of layers without a window."""
     hp, rope = source.hparams, source.hparams.rope
@@ -26,7 +29,7 @@ def rope_of(source: GgufModel) -> dict:
 def config_of(source: GgufModel) -> PretrainedConfig:
     """The GGUF's hyper-parameters."""
     hp = source.hparams
-    if hp.value_dim != hp.head_dim or (hp.rope.dims != hp.head_dim and source.architecture not in ("phi3", "qwen35", "qwen35moe", "qwen3next")):
+    if hp.value_dim != hp.head_dim or (hp.rope.dims != hp.head_dim and source.architecture not in ("phi3", "qwen35", "qwen35moe", "qwen3next", "glm4")):
         raise UnsupportedModel("partial RoPE or its own value width have no counterpart here")
     rope = rope_of(source)
     kind, more = source.architecture, {}
@@ -35,6 +38,19 @@ def config_of(source: GgufModel) -> PretrainedConfig:
         kind, more = "mistral", {"sliding_window": hp.window}
     elif source.architecture == "smollm3":
         more = {"pad_token_id": None}
+    elif source.architecture == "exaone4":
+        more = {"sliding_window": hp.window or None, "layer_types": layer_types}
+    elif source.architecture == "glm4":
+        more = {"attention_bias": source.has("blk.0.attn_q.bias"), "pad_token_id": None}
+    elif source.architecture == "hunyuan-dense":
+        kind = "hunyuan_v1_dense"
+    elif source.architecture == "olmo2":
+        kind, more = ("olmo3", {"sliding_window": hp.window, "layer_types": layer_types}) if hp.window else ("olmo2", {})
+        if hp.window:
+            rope = {"full_attention": rope, "sliding_attention": {"rope_type": "default", "rope_theta": hp.window_rope.theta}}
+    elif source.architecture == "mistral3":
+        kind, more = "ministral3", {"sliding_window": hp.window or None}
+        rope |= {"llama_4_scaling_beta": hp.rope.query_growth, "original_max_position_embeddings": hp.rope.query_period}
     elif source.architecture == "qwen3moe":
         kind, more = "qwen3_moe", {"moe_intermediate_size": hp.d_ff, "num_experts": hp.n_experts,
                                    "num_experts_per_tok": hp.n_experts_used, "norm_topk_prob": True}
@@ -44,6 +60,9 @@ def config_of(source: GgufModel) -> PretrainedConfig:
     elif source.architecture == "phi3":
         more = {"sliding_window": hp.window or None, "pad_token_id": None,
                 "original_max_position_embeddings": hp.original_context or hp.context_length}
+    elif source.architecture == "gemma2":
+        more = {"sliding_window": hp.window, "query_pre_attn_scalar": round(hp.attention_scale ** -2), "layer_types": layer_types,
+                "attn_logit_softcapping": hp.score_cap, "final_logit_softcapping": hp.logit_cap}
     elif source.architecture == "gemma3":
         rope = {"full_attention": rope, "sliding_attention": {"rope_type": "default", "rope_theta": hp.window_rope.theta}}
         kind, more = "gemma3_text", {
@@ -79,6 +98,12 @@ def for_context(config: PretrainedConfig, context: int | None) -> PretrainedConf
         chosen = rope["long_factor" if context > rope["original_max_position_embeddings"] else "short_factor"]
         rope["long_factor"] = rope["short_factor"] = chosen
     return config
+
+
+def theta_of(config: PretrainedConfig) -> float:
+    """RoPE's base, which Hunyuan's alpha stretches."""
+    rope, dims = config.rope_parameters.get("full_attention", config.rope_parameters), head_dim_of(config)
+    return rope["rope_theta"] * (rope.get("alpha") or 1.0) ** (dims / (dims - 2))
 
 
 def head_dim_of(config: PretrainedConfig) -> int:

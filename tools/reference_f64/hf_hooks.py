@@ -9,6 +9,12 @@ from transformers import PreTrainedModel
 
 from dump import ActivationDump
 
+# Names of a layer's norms by their taps: of classes with this attribute, else of the last. A layer may lack some.
+NORMS = {"post_mlp_layernorm": {"attn_norm": "input_layernorm", "attn_post": "post_self_attn_layernorm",
+                                "ffn_norm": "post_attention_layernorm", "ffn_post": "post_mlp_layernorm"},
+         "post_feedforward_layernorm": {"attn_norm": "input_layernorm", "attn_post": "post_attention_layernorm",
+                                        "ffn_norm": "pre_feedforward_layernorm", "ffn_post": "post_feedforward_layernorm"},
+         "post_attention_layernorm": {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}}
 EXPERT_TAPS = ("gate", "up", "ffn_act", "ffn_out")
 
 
@@ -26,9 +32,14 @@ def gpt_oss_expert(experts, expert: int, hidden: torch.Tensor) -> tuple[torch.Te
     return both[::2], both[1::2], act, act @ experts.down_proj[expert] + experts.down_proj_bias[expert]
 
 
+def norms_of(block) -> dict:
+    names = next(names for attribute, names in NORMS.items() if hasattr(block, attribute))
+    return {tap: getattr(block, name) for tap, name in names.items() if hasattr(block, name)}
+
+
 class Hooks:
-    """Sends every tap of a model to a dump. What is no module's output is seen by wrapping functions of the model's source: rotated q
-    and k, and of Qwen3.5 contexts before their gate, convolutions and states. These are computed token by token in prefill, too."""
+    """Sends every tap of a model to a dump. What is no module's output is seen by wrapping functions of the model's source: q and k
+    as attention reads them, and of Qwen3.5 contexts before their gate, convolutions and states. These are computed token by token in prefill, too."""
 
     def __init__(self, model: PreTrainedModel, dump: ActivationDump, probs: bool):
         self._dump = dump
@@ -42,12 +53,15 @@ class Hooks:
         self._originals = {}
         self._is_gemma4 = hasattr(model.model.layers[0], "layer_scalar")
         self._turned = 0  # calls of the rotation in the layer
-        self._wrap("apply_rotary_pos_emb", self._rotate_one_and_tap if self._is_gemma4 else self._rotate_and_tap)
+        self._gated = hasattr(self._modeling, "torch_recurrent_gated_delta_rule")  # contexts are, after attention
+        if self._is_gemma4:
+            self._wrap("apply_rotary_pos_emb", self._rotate_one_and_tap)
+        else:
+            self._wrap("eager_attention_forward", self._attend_and_tap)
         if getattr(model.model, "hidden_size_per_layer_input", 0):
             self._hook_layer_inputs(model.model)
-        if hasattr(self._modeling, "torch_recurrent_gated_delta_rule"):
+        if self._gated:
             recurrence = self._modeling.torch_recurrent_gated_delta_rule
-            self._wrap("eager_attention_forward", self._attend_and_tap)
             for name in ("causal_conv1d_fn", "causal_conv1d_update"):
                 self._wrap(name, self._convolve_and_tap)
             for name in ("torch_chunk_gated_delta_rule", "torch_recurrent_gated_delta_rule"):
@@ -63,11 +77,10 @@ class Hooks:
             return self._hook_delta_net(index, block)
         attention = block.self_attn
         attention.register_forward_pre_hook(lambda *_: self.__dict__.update(_layer=index, _turned=0))
-        post_norms = hasattr(block, "pre_feedforward_layernorm")
-        ffn_norm = block.pre_feedforward_layernorm if post_norms else block.post_attention_layernorm
-        outputs = [(block.input_layernorm, "attn_norm"), (attention.o_proj, "attn_out"), (ffn_norm, "ffn_norm")]
+        norms = norms_of(block)
+        outputs = [(attention.o_proj, "attn_out"), *((norm, tap) for tap, norm in norms.items())]
         gated = attention.q_proj.out_features > attention.o_proj.in_features if hasattr(attention, "q_proj") else False
-        inputs = [(attention.o_proj, "attn_gated" if gated else "attn_ctx"), (ffn_norm, "ffn_inp")]
+        inputs = [(attention.o_proj, "attn_gated" if gated else "attn_ctx"), (norms["ffn_norm"] if "ffn_norm" in norms else block.mlp, "ffn_inp")]
         if hasattr(attention, "qkv_proj"):
             kv = attention.num_key_value_heads * attention.head_dim
             self._hook_parts(index, attention.qkv_proj, "qkv", (attention.o_proj.in_features, kv, kv))
@@ -80,10 +93,6 @@ class Hooks:
             if gated:
                 attention.q_proj.register_forward_hook(lambda _m, _i, out: self._put_halves(index, out, attention.head_dim))
         self._hook_rest(index, block, outputs, inputs)
-        if post_norms:
-            outputs += [(block.post_attention_layernorm, "attn_post"), (block.post_feedforward_layernorm, "ffn_post")]
-        if not getattr(attention, "use_rope", True):  # nothing rotates
-            outputs += [(attention.q_proj, "q_rope"), (attention.k_proj, "k_rope")]
         self._hook_all(index, block, outputs, inputs)
         if probs:
             attention.register_forward_hook(
@@ -227,9 +236,14 @@ class Hooks:
             self._put_heads(layer, tap, value.flatten(2))
         return parts
 
-    def _attend_and_tap(self, original, *args, **kwargs):
-        out = original(*args, **kwargs)
-        self._dump.layer(self._layer, "attn_ctx", out[0][0].flatten(1).numpy())
+    def _attend_and_tap(self, original, module, q, k, *args, **kwargs):
+        """Queries and keys as they are compared, whatever the class does after it turned them; [1, heads, tokens, head_dim], keys of
+        earlier tokens too."""
+        for tap, value in (("q_rope", q), ("k_rope", k[:, :, -self._dump.step_size:])):
+            self._dump.layer(self._layer, tap, value[0].transpose(0, 1).flatten(1).numpy())
+        out = original(module, q, k, *args, **kwargs)
+        if self._gated:
+            self._dump.layer(self._layer, "attn_ctx", out[0][0].flatten(1).numpy())
         return out
 
     def _convolve_and_tap(self, original, *args, **kwargs):
@@ -241,12 +255,6 @@ class Hooks:
         out = recurrence(*args, **kwargs)
         self._put_heads(self._layer, "delta", out[0].flatten(2))
         return out
-
-    def _rotate_and_tap(self, original, q, k, *args, **kwargs):
-        q, k = original(q, k, *args, **kwargs)  # [1, heads, tokens, head_dim]
-        self._dump.layer(self._layer, "q_rope", q[0].transpose(0, 1).flatten(1).numpy())
-        self._dump.layer(self._layer, "k_rope", k[0].transpose(0, 1).flatten(1).numpy())
-        return q, k
 
     def _rotate_one_and_tap(self, original, x, *args, **kwargs):
         """q of a layer, then k."""

@@ -23,22 +23,32 @@ QKV_BIASES = ("attn_q", "attn_k", "attn_v")
 @dataclass(frozen=True)
 class Family:
     """In what an architecture differs from the others, by transformers' modeling_llama, modeling_qwen2, modeling_qwen3,
-    modeling_qwen3_moe, modeling_qwen3_5, modeling_qwen3_next, modeling_gpt_oss, modeling_smollm3, modeling_gemma3, modeling_gemma4, modeling_granite, modeling_phi3."""
+    modeling_qwen3_moe, modeling_qwen3_5, modeling_qwen3_next, modeling_gpt_oss, modeling_smollm3, modeling_gemma3, modeling_gemma4, modeling_granite, modeling_phi3,
+    modeling_ministral3, modeling_ernie4_5, modeling_olmo2, modeling_olmo3, modeling_exaone4,
+    modeling_seed_oss, modeling_hunyuan_v1_dense, modeling_glm4, modeling_gemma2."""
 
     qk_layout: str  # dims of a head that RoPE pairs: neighbours ("interleaved") or halves of the head ("half")
     biases: tuple[str, ...] = ()  # products with one
+    may_lack_biases: bool = False  # or with none
     head_norm: bool = False  # RMSNorm of each head of q and k before RoPE
+    rotates_first: bool = False  # head_norm is after RoPE
+    row_norm: bool = False  # head_norm is of all heads at once
+    pre_norms: bool = True  # RMSNorm of what attention and feed-forward read
     post_norms: bool = False  # RMSNorm of what attention and feed-forward add
     ffn_norm: str = "ffn_norm"  # the file's name of the norm before the feed-forward
     activation: str = "silu"  # of llama_f64.ACTIVATIONS
     scaled_embedding: bool = False  # by the root of d_model
     attention_scale: float = 0.0  # of scores; 0: the root of the head dim divides them
+    score_cap: float = 0.0  # of scores, where the file does not say; 0: none
+    logit_cap: float = 0.0  # and of logits
     value_norm: bool = False  # RMSNorm of each head of v, without a weight; a layer without attn_v has the product of attn_k
     output_scale: bool = False  # a layer ends with a multiplication
     own: tuple[str, ...] = ()  # keys that are refused elsewhere
     theta: float = 10000.0  # RoPE's, where the file does not say
     window_period: int = 0  # each layer but every so many has the sliding window; 1: all; 0: there is none
-    window_theta: float | None = None  # RoPE's in layers with a window
+    window: int = 0  # where the file does not say
+    window_rope: str = "same"  # RoPE's in layers with a window; "unscaled": without scaling; "alone": the others have none
+    window_theta: float | None = None  # the unscaled one's, where the file does not say; None: the others'
     no_rope_period: int = 0  # of so many layers the last has no RoPE; 0: all have it
     whole_yarn: bool = True  # Yarn.whole
     long_rope: bool = False  # there may be divisors of frequencies for long and for short runs
@@ -57,6 +67,8 @@ class Family:
 
 GPT_OSS_BIASES = (*QKV_BIASES, "attn_output", "ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps")
 FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("interleaved", no_rope_period=4),
+            "mistral3": Family("interleaved", window_period=1, own=("attention.temperature_scale", "rope.scaling.yarn_log_multiplier")),
+            "ernie4_5": Family("interleaved"),
             "qwen2": Family("half", biases=QKV_BIASES), "qwen3": Family("half", head_norm=True),
             "qwen35": Family("half", head_norm=True, ffn_norm="post_attention_norm", output_gate=True, full_period=4),
             "qwen35moe": Family("half", head_norm=True, ffn_norm="post_attention_norm", output_gate=True, full_period=4, experts=True,
@@ -66,11 +78,18 @@ FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("
             "qwen3moe": Family("half", head_norm=True, experts=True),
             "gpt-oss": Family("half", biases=GPT_OSS_BIASES, ffn_norm="post_attention_norm", activation="swiglu_oai",
                               theta=150000.0, window_period=2, whole_yarn=False, sinks=True, experts=True),
+            "gemma2": Family("half", post_norms=True, activation="gelu_tanh", scaled_embedding=True, window_period=2, window=4096, wide_layers=46,
+                             score_cap=50.0, logit_cap=30.0, own=("attn_logit_softcapping", "final_logit_softcapping")),
             "gemma3": Family("half", head_norm=True, post_norms=True, activation="gelu_tanh", scaled_embedding=True,
-                             theta=1000000.0, window_period=6, window_theta=10000.0, wide_layers=62),
+                             theta=1000000.0, window_period=6, window_rope="unscaled", window_theta=10000.0, wide_layers=62),
             "gemma4": Family("half", head_norm=True, post_norms=True, activation="gelu_tanh", scaled_embedding=True, attention_scale=1.0,
-                             value_norm=True, output_scale=True, theta=1000000.0, window_period=6, window_theta=10000.0,
+                             value_norm=True, output_scale=True, theta=1000000.0, window_period=6, window_rope="unscaled", window_theta=10000.0,
                              own=("final_logit_softcapping", "attention.shared_kv_layers", "embedding_length_per_layer_input")),
+            "olmo2": Family("half", head_norm=True, row_norm=True, pre_norms=False, post_norms=True, window_period=4, window_rope="unscaled"),
+            "exaone4": Family("half", head_norm=True, pre_norms=False, post_norms=True, window_period=4, window_rope="alone"),
+            "seed_oss": Family("half", biases=QKV_BIASES, ffn_norm="post_attention_norm"),
+            "hunyuan-dense": Family("half", head_norm=True, rotates_first=True),
+            "glm4": Family("interleaved", biases=QKV_BIASES, may_lack_biases=True, post_norms=True, fused={"ffn_up": ("ffn_gate", "ffn_up")}),
             "granite": Family("interleaved", scales=True),
             "granitemoe": Family("interleaved", scales=True, experts=True, expert_width="feed_forward_length"),
             "phi3": Family("half", window_period=1, long_rope=True, fused={"attn_qkv": ("attn_q", "attn_k", "attn_v"),
@@ -126,7 +145,8 @@ class HParams:
     context_length: int
     original_context: int  # positions that short divisors of LongRoPE are for
     window_period: int
-    window_rope: Rope | None  # of layers with a window
+    window_rope: Rope | None  # of layers with a window, where it is another
+    rope_in_windows: bool  # and in no other layers
     no_rope_period: int
     n_experts: int  # 0: the feed-forward is no mixture
     n_experts_used: int  # by a token
@@ -145,6 +165,7 @@ class HParams:
     n_shared: int = 0  # the last layers, which have the keys and values of the last one before them that is like them
     d_input: int = 0  # of each layer, what the token gives it
     logit_cap: float = 0.0
+    score_cap: float = 0.0
 
     def is_recurrent(self, layer: int) -> bool:
         return bool(self.recurrent) and self.recurrent[layer]
@@ -164,7 +185,7 @@ class HParams:
         return self.window if self.window_period == 1 or (layer + 1) % self.window_period else 0
 
     def rope_of(self, layer: int) -> Rope:
-        if self.no_rope_period and (layer + 1) % self.no_rope_period == 0:
+        if self.no_rope_period and (layer + 1) % self.no_rope_period == 0 or self.rope_in_windows and not self.window_of(layer):
             return Rope(0, self.rope.theta)
         return self.window_rope if self.window_rope and self.window_of(layer) else self.rope
 
@@ -199,9 +220,9 @@ def layer_shapes(hp: HParams, family: Family, layer: int) -> dict[str, tuple[int
     for whole, parts in family.fused.items():
         if shapes := [matrices.pop(part) for part in parts if part in matrices]:
             matrices[whole] = (*shapes[0][:-2], sum(shape[-2] for shape in shapes), shapes[0][-1])
-    vectors = {"attn_norm": (hp.d_model,), family.ffn_norm: (hp.d_model,)}
+    vectors = {"attn_norm": (hp.d_model,), family.ffn_norm: (hp.d_model,)} if family.pre_norms else {}
     if family.head_norm and not recurrent:
-        vectors |= {"attn_q_norm": (head_dim,), "attn_k_norm": (head_dim,)}
+        vectors |= {"attn_q_norm": (q_width if family.row_norm else head_dim,), "attn_k_norm": (kv_width if family.row_norm else head_dim,)}
     if hp.kv_layer(layer) != layer:
         for name in ("attn_k", "attn_v"):
             del matrices[name]
@@ -221,7 +242,7 @@ def layer_shapes(hp: HParams, family: Family, layer: int) -> dict[str, tuple[int
 
 _SCALE_KEYS = ("logit_scale", "residual_scale", "embedding_scale", "attention.scale")  # of families with scales
 # The values that change nothing.
-_REFUSED_KEYS = {"attention.clamp_kqv": (), "attn_logit_softcapping": (), "final_logit_softcapping": (),
+_REFUSED_KEYS = {"attention.clamp_kqv": (), "attention.temperature_scale": (0.0,), "attn_logit_softcapping": (), "final_logit_softcapping": (),
                  "rope.dimension_sections": (), "rope.scaling.yarn_ext_factor": (1.0, -1.0),
                  "rope.scaling.yarn_attn_factor": (1.0,), "rope.scaling.yarn_log_multiplier": ()}
 _EXPERT_KEYS = {"expert_shared_count": (0,), "expert_shared_feed_forward_length": (0,), "leading_dense_block_count": (0,),
@@ -283,6 +304,8 @@ class Reader:
         n_layers = number("block_count") - number("nextn_predict_layers", 0)  # the blocks behind only guess
         head_dim = number("attention.key_length", d_model // n_heads)
         rope = self._rope(number("rope.dimension_count", head_dim))
+        if growth := number("attention.temperature_scale", 0.0):
+            rope = replace(rope, query_growth=float(growth), query_period=number("rope.scaling.original_context_length"))
         wide = n_layers == family.wide_layers
         d_ffs = self._numbers(family.expert_width if family.experts else "feed_forward_length", n_layers)
         kv_heads = self._numbers("attention.head_count_kv", n_layers, n_heads)
@@ -299,15 +322,17 @@ class Reader:
             head_dim=head_dim,
             value_dim=number("attention.value_length", d_model // n_heads),
             rope=rope,
-            window=number("attention.sliding_window", 0) if family.window_period else 0,
+            window=number("attention.sliding_window", family.window) if family.window_period else 0,
             windowed=pattern,
             window_period=0 if pattern else number("attention.sliding_window_pattern", family.window_period) or 1,
-            window_rope=family.window_theta and Rope(number("rope.dimension_count_swa", rope.dims),
-                                                     float(number("rope.freq_base_swa", family.window_theta)), divided=False),
+            window_rope=Rope(number("rope.dimension_count_swa", rope.dims), float(number("rope.freq_base_swa", family.window_theta or rope.theta)),
+                             divided=False) if family.window_rope == "unscaled" else None,
+            rope_in_windows=family.window_rope == "alone" and number("attention.sliding_window", 0) > 0,
             window_head_dim=number("attention.key_length_swa", 0),
             n_shared=number("attention.shared_kv_layers", 0) if family.own else 0,
             d_input=number("embedding_length_per_layer_input", 0) if family.own else 0,
-            logit_cap=float(number("final_logit_softcapping", 0.0)) if family.own else 0.0,
+            logit_cap=float(number("final_logit_softcapping", family.logit_cap)),
+            score_cap=float(number("attn_logit_softcapping", family.score_cap)),
             no_rope_period=family.no_rope_period,
             n_experts=number("expert_count") if family.experts else 0,
             n_experts_used=number("expert_used_count") if family.experts else 0,
@@ -361,5 +386,5 @@ class Reader:
                     float(self._number("rope.scaling.yarn_beta_fast", 32.0)),
                     float(self._number("rope.scaling.yarn_beta_slow", 1.0)), self.family.whole_yarn)
         if scale > 1.0:
-            magnitude *= 0.1 * math.log(scale) + 1.0
+            magnitude *= (0.1 * math.log(scale) + 1.0) / (0.1 * self._number("rope.scaling.yarn_log_multiplier", 0.0) * math.log(scale) + 1.0)
         return Rope(dims, theta, scale, yarn, magnitude)

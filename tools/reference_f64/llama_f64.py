@@ -10,6 +10,7 @@ from contract import Arithmetic
 from decoder import Decoder
 from delta_net import convolved, delta_rule, silu
 from gguf_model import GgufModel
+from q8_cache import capped
 from rope import Rope, rotate
 
 
@@ -36,12 +37,12 @@ ACTIVATIONS = {"silu": lambda gate, up: silu(gate) * up, "gelu_tanh": lambda gat
 
 
 def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray,
-              window: int, scale: float, sinks: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+              window: int, scale: float, cap: float, sinks: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Causal grouped-query attention.
 
     q [T, H, Dh] at absolute `positions`; k [P, G, Dh] and v [P, G, Dv] hold positions 0..P-1. Query head h reads
     KV head h // (H / G). A token sees the last `window` positions, its own among them; 0: all. Scores are multiplied by
-    `scale`. `sinks` [H] are scores that take weight from the keys' and have no value. Returns (context
+    `scale`, and then capped by cap * tanh(score / cap) where `cap` is not 0. `sinks` [H] are scores that take weight from the keys' and have no value. Returns (context
     [T, H, Dv], probabilities [H, T, P]).
     """
     tokens, heads, width = q.shape
@@ -53,7 +54,7 @@ def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray
     for t, position in enumerate(positions):
         # Keys after it and before the window take no part, finite or not.
         seen = slice(max(0, position + 1 - window) if window else 0, position + 1)
-        scores = grouped[t] @ keys[..., seen] * scale  # [G, H / G, seen]
+        scores = capped(grouped[t] @ keys[..., seen] * scale, cap)  # [G, H / G, seen]
         most = np.maximum(scores.max(axis=-1, keepdims=True), sink)
         weights = np.exp(scores - most)
         weights /= weights.sum(axis=-1, keepdims=True) + np.exp(sink - most)
@@ -110,10 +111,10 @@ class F64:
     def attend(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray,
                sinks: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         hp = self.hparams
-        more = hp.window_of(layer), hp.attention_scale, sinks
+        more = hp.window_of(layer), hp.attention_scale, hp.score_cap, sinks
         if self.arithmetic.kv != "q8":
             return attention(q, k, v, positions, *more)
-        return q8_cache.attention(q, k, v, positions, q8_cache.packed_order(hp.head_dim_of(layer), hp.rope_of(layer).dims, self.family.qk_layout), *more)
+        return q8_cache.attention(q, k, v, positions, q8_cache.packed_order(hp.head_dim_of(layer), hp.rope_of(layer).dims or hp.rope.dims, self.family.qk_layout), *more)
 
     def activated(self, gate: np.ndarray, up: np.ndarray) -> np.ndarray:
         return ACTIVATIONS[self.family.activation](gate, up)

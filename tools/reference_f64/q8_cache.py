@@ -42,8 +42,12 @@ def weights(e: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.rint(e[..., None] * ratio.astype(np.float64)), step.astype(np.float64)
 
 
+def capped(scores: np.ndarray, cap: float) -> np.ndarray:
+    return cap * np.tanh(scores / cap) if cap else scores
+
+
 def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray,
-              order: np.ndarray, window: int, scale: float, sinks: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+              order: np.ndarray, window: int, scale: float, cap: float, sinks: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """As llama_f64.attention; `order` is that of packed_order for q and k."""
     tokens, heads, _ = q.shape
     n_kv = k.shape[1]
@@ -61,7 +65,7 @@ def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray
             sums = np.einsum("hgd,jgd->hjg", q_codes[t, own], k_codes[seen, kv])
             with np.errstate(invalid="ignore"):
                 unit = q_scale[t, own, None].astype(np.float64) * k_scale[None, seen, kv]
-                scores = (sums * unit).sum(axis=-1) * scale
+                scores = capped((sums * unit).sum(axis=-1) * scale, cap)
                 most = np.maximum(scores.max(axis=-1, keepdims=True), sink[own])
                 e = np.exp(scores - most)
                 probs[own, t, seen] = e / (e.sum(axis=-1, keepdims=True) + np.exp(sink[own] - most))

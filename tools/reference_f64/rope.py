@@ -44,6 +44,8 @@ class Rope:
     yarn: Yarn | None = None  # those of slow pairs only
     magnitude: float = 1.0  # of what is turned
     divided: bool = True  # by the file's divisors
+    query_growth: float = 0.0  # of the scale of q with positions
+    query_period: int = 1  # positions that share one
 
     def frequencies(self, divisors: np.ndarray | None = None) -> np.ndarray:
         """Of each pair: the angle that it turns from one position to the next. Shape [dims / 2]."""
@@ -52,6 +54,10 @@ class Rope:
         share = self.yarn.shares(self.dims, self.theta) if self.yarn else 1.0
         mixed = slow * share + full * (1.0 - share)
         return mixed if divisors is None or not self.dims or not self.divided else mixed / divisors
+
+    def query_scales(self, positions: np.ndarray) -> np.ndarray:
+        """What q is multiplied by after it is turned, [T]."""
+        return 1.0 + self.query_growth * np.log1p(np.asarray(positions) // self.query_period)
 
     def turns(self, positions: np.ndarray, divisors: np.ndarray | None = None) -> np.ndarray:
         """What each pair is multiplied by as a complex number, [T, dims / 2]."""

@@ -129,7 +129,8 @@ class Shapes {
     const std::string_view key =
         first_has_window() ? "attention.key_length_swa" : "attention.key_length";
     const auto key_length = size(key);
-    if (const GgufTensor* norm = tensor("blk.0.attn_k_norm.weight")) {
+    const GgufTensor* norm = tensor("blk.0.attn_k_norm.weight");
+    if (norm != nullptr && !patient_.architecture()->norms_rows) {
       if (key_length || std::cmp_not_equal(q_rows, *size("embedding_length")))
         check_key(key, norm->dims[0], "the size of blk.0.attn_k_norm.weight");
       return static_cast<std::int64_t>(norm->dims[0]);

@@ -32,9 +32,11 @@ constexpr std::array kLayerCounts = {
     &Keys::delta_k_dim,    &Keys::delta_k_heads,  &Keys::delta_v_heads, &Keys::delta_v_rows,
     &Keys::window_head_dim};
 constexpr std::array kNumbers = {
-    &Keys::norm_eps,       &Keys::rope_theta,        &Keys::rope_scale,      &Keys::old_rope_scale,
-    &Keys::rope_magnitude, &Keys::window_rope_theta, &Keys::embedding_scale, &Keys::attention_scale,
-    &Keys::residual_scale, &Keys::logit_scale,       &Keys::logit_cap};
+    &Keys::norm_eps,        &Keys::rope_theta,      &Keys::rope_scale,
+    &Keys::old_rope_scale,  &Keys::rope_magnitude,  &Keys::window_rope_theta,
+    &Keys::embedding_scale, &Keys::attention_scale, &Keys::residual_scale,
+    &Keys::logit_scale,     &Keys::logit_cap,       &Keys::query_growth,
+    &Keys::yarn_fast_turns, &Keys::yarn_slow_turns, &Keys::yarn_log_multiplier};
 constexpr std::array<std::string_view, 3> kSwitches = {"tokenizer.ggml.add_bos_token",
                                                        "tokenizer.ggml.add_eos_token",
                                                        "tokenizer.ggml.add_space_prefix"};

@@ -173,6 +173,7 @@ void RowRecompute::attend(const Group& group, const RowValues& inputs, SequenceS
                       .chunk_begin = KvGroups::first_page(spec.window, position),
                       .chunk_end = KvGroups::pages_for(position + 1),
                       .scale = spec.scale,
+                      .cap = spec.score_cap,
                       .partial = scratch.partial.data(),
                       .workspace = scratch.workspace.data()});
       for (std::size_t h = 0; h < heads; ++h) {

@@ -248,7 +248,7 @@ void check_attention_case(const AttentionSpec& spec, std::size_t n, float query_
   const auto values = draw(Values::kOutliers, n * dim, 3);
   const auto chunk = [&](std::size_t begin) {
     const std::size_t end = std::min(begin + contract::kAttentionChunk, n);
-    return reference::attend_chunk(q, spec.scale, 0,
+    return reference::attend_chunk(q, {spec.scale, spec.score_cap}, 0,
                                    std::span(keys).subspan(begin * dim, (end - begin) * dim),
                                    std::span(values).subspan(begin * dim, (end - begin) * dim));
   };
@@ -270,9 +270,12 @@ void check_attention_case(const AttentionSpec& spec, std::size_t n, float query_
       scores[j] += scale * product;
       magnitude += scale * std::abs(product);
     }
+    // A cap takes scores nearer to each other, and is itself off by a few roundings of its height.
+    const double cap = f64(spec.score_cap);
+    if (cap > 0) scores[j] = cap * std::tanh(scores[j] / cap);
     most = std::max(most, scores[j]);
     least = std::min(least, scores[j]);
-    score_error = std::max(score_error, (static_cast<double>(dim) + 2) * kU * magnitude);
+    score_error = std::max(score_error, (static_cast<double>(dim) + 2) * kU * magnitude + 8 * kU * cap);
   }
   double total = 0;
   for (double& s : scores) total += s = std::exp(s - most);

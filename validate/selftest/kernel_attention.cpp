@@ -77,13 +77,13 @@ class CachedHead {
   /// Of scores: any number will do, and one that is no power of two shows where it is left out.
   float scale() const { return 1.1F / std::sqrt(static_cast<float>(head_dim())); }
   /// The definition over keys [begin, end) of one chunk.
-  reference::AttentionPartial attend(std::span<const float> q, std::size_t begin,
+  reference::AttentionPartial attend(std::span<const float> q, float cap, std::size_t begin,
                                      std::size_t end) const {
-    if (layout_.type == KvType::kQ8) return attend_coded(q, begin, end);
+    if (layout_.type == KvType::kQ8) return attend_coded(q, cap, begin, end);
     const auto rows = [&](const std::vector<float>& all) {
       return std::span(all).subspan(begin * head_dim(), (end - begin) * head_dim());
     };
-    return reference::attend_chunk(q, scale(), begin % kChunk, rows(keys_), rows(values_));
+    return reference::attend_chunk(q, {scale(), cap}, begin % kChunk, rows(keys_), rows(values_));
   }
   const std::byte* const* pages() const { return pages_.data(); }
   std::size_t keys_offset() const { return kGap; }
@@ -102,12 +102,12 @@ class CachedHead {
     std::byte* page = pages_[position / kChunk];
     return {layout_, page + keys_offset(), page + values_offset(), position % kChunk};
   }
-  reference::AttentionPartial attend_coded(std::span<const float> q, std::size_t begin,
-                                           std::size_t end) const {
+  reference::AttentionPartial attend_coded(std::span<const float> q, float cap,
+                                           std::size_t begin, std::size_t end) const {
     reference::CodedRows keys{head_dim()};
     reference::CodedRows values{head_dim()};
     for (std::size_t j = begin; j < end; ++j) reference::read_row(row_of(j), keys, values);
-    return reference::attend_chunk(q, scale(), begin % kChunk, keys, values);
+    return reference::attend_chunk(q, {scale(), cap}, begin % kChunk, keys, values);
   }
 
   KvLayout layout_;
@@ -125,6 +125,7 @@ struct Call {
   std::size_t chunk_begin;
   std::size_t chunk_end;
   std::size_t window = 0;  ///< 0: all keys
+  float cap = 0;           ///< of scores; 0: none
 };
 
 /// The one place that knows how a kernel is told where keys and values are.
@@ -143,6 +144,7 @@ AttendArgs attend_args(const CachedHead& head, const Call& call, const float* q,
           .chunk_begin = call.chunk_begin,
           .chunk_end = call.chunk_end,
           .scale = head.scale(),
+          .cap = call.cap,
           .partial = partial,
           .workspace = workspace};
 }
@@ -159,7 +161,8 @@ void define_partials(const CachedHead& head, const Call& call, const float* q, s
     if (c >= call.chunk_end || c * kChunk >= n_keys) continue;
     const std::span query(q + token * q_stride + row % call.n_heads * dim, dim);
     const auto chunk = [&] {
-      return head.attend(query, std::max(first, c * kChunk), std::min((c + 1) * kChunk, n_keys));
+      return head.attend(query, call.cap, std::max(first, c * kChunk),
+                         std::min((c + 1) * kChunk, n_keys));
     };
     reference::AttentionPartial sum = chunk();
     while (++c < call.chunk_end && c * kChunk < n_keys) reference::merge(sum, chunk());
@@ -191,10 +194,10 @@ void check_call(EntryCheck& check, const CachedHead& head, const Call& call, con
   define_partials(head, call, q.data(), q_stride, expected);
   check.compare(
       fmt::format("head_dim {}, {} heads, {} cache, {} tokens from position {}, chunks {} .. {}, "
-                  "window {}, {} queries, {} keys, {} values",
+                  "window {}, cap {}, {} queries, {} keys, {} values",
                   dim, call.n_heads, kv_name(head.layout().type), call.n_tokens,
                   call.first_position, call.chunk_begin, call.chunk_end, call.window,
-                  name_of(feed.queries), name_of(feed.keys), name_of(feed.values)),
+                  call.cap, name_of(feed.queries), name_of(feed.keys), name_of(feed.values)),
       expected, before, shift, [&](auto& table, float* partial) {
         Guarded<std::byte> workspace(
             attend_workspace_bytes(head.layout(), call.n_tokens * call.n_heads), 0,
@@ -273,7 +276,8 @@ CheckResult check_attend(KernelTables tables, const KernelSizes& sizes) {
       for (const std::size_t n_tokens : {1U, 7U, 33U}) {
         const std::size_t first = kWindowedKeys - n_tokens;
         for (const std::size_t begin : {std::size_t{0}, end - 1})
-          check_call(check, head, {heads, n_tokens, first, begin, end, window}, feed);
+          for (const float cap : {0.0F, 1.5F})
+            check_call(check, head, {heads, n_tokens, first, begin, end, window, cap}, feed);
       }
     }
   }

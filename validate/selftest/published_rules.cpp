@@ -28,6 +28,17 @@ constexpr std::array kQwen35 = {
     PublishedStep{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N})"
                   R"(| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
 
+constexpr std::array kHunyuanDense = {
+    PublishedStep{R"(\p{N}{1,3})"}, PublishedStep{"[\u4E00-\u9FA5\u3040-\u309F\u30A0-\u30FF]+"},
+    PublishedStep{R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+)"
+                  R"(|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*)"
+                  R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
+
+// Published with a count of 1, {1}, at \p{N}.
+constexpr std::array kSeedCoder = {
+    PublishedStep{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N})"
+                  R"(| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
+
 constexpr std::array kTekken = {
     PublishedStep{R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
                   R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
@@ -95,6 +106,12 @@ constexpr std::array kRules = {
     PublishedRule{"mpt", kGpt2},
     PublishedRule{"command-r", kDigitsThenByteLevel},
     PublishedRule{"qwen35", kQwen35},
+    PublishedRule{"dbrx", kLlama3},
+    PublishedRule{"exaone4", kGpt2},
+    PublishedRule{"seed-coder", kSeedCoder},
+    PublishedRule{"hunyuan-dense", kHunyuanDense},
+    PublishedRule{"chatglm-bpe", kLlama3},
+    PublishedRule{"glm4", kLlama3, true},
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ std::size_t packed_row(const HyperParameters& config, const TensorRole& role, in
   if (!halves) return row;
   const AttentionSpec& spec = config.attention(static_cast<std::size_t>(layer));
   const std::size_t head = row / spec.head_dim * spec.head_dim;
-  const std::size_t half = config.ropes[spec.rope].dims / 2;
+  const std::size_t half = config.paired_dims(static_cast<std::size_t>(layer)) / 2;
   if (row - head >= 2 * half) return row;
   return row - head < half ? head + 2 * (row - head) : head + 2 * (row - head - half) + 1;
 }

@@ -229,15 +229,21 @@ void Interpreter::embed(const Tap& tap, int layer, std::span<const TokenId> toke
 void Interpreter::rotate(const Tap& tap, int layer, std::span<const std::size_t> positions,
                          std::span<float> x) const {
   const HyperParameters& config = model_.config();
+  const AttentionSpec& spec = config.attention(static_cast<std::size_t>(layer));
   const Rope& angles = model_.rope(static_cast<std::size_t>(layer));
   const std::span<const float> norm = vector(tap.weight, layer);
   std::vector<float> cos(angles.pairs());
   std::vector<float> sin(angles.pairs());
   for (std::size_t t = 0; t < positions.size(); ++t) {
     const std::span<float> heads = row(x, t, positions.size());
-    if (!norm.empty()) norm_heads(heads, norm, config.norm_eps);
+    const auto norm_if = [&](bool is_place) {
+      if (!norm.empty() && is_place) norm_heads(heads, norm, config.norm_eps);
+    };
+    norm_if(!spec.rotates_first);
     angles.angles(positions[t], cos, sin);
-    rope(heads, config.attention(static_cast<std::size_t>(layer)).head_dim, cos, sin);
+    rope(heads, spec.head_dim, cos, sin);
+    norm_if(spec.rotates_first);
+    if (tap.name == "q_rope") scale(heads, angles.query_scale(positions[t]));
   }
 }
 
@@ -247,8 +253,8 @@ void Interpreter::attend(const Tap& tap, int layer, const OpInputs& in, std::spa
   const std::span<const float> sinks = vector(tap.weight, layer);
   for (std::size_t t = 0; t < n; ++t) {
     for (std::size_t head = 0; head < spec.n_heads; ++head) {
-      reference::attend(row(row(in.taps[0], t, n), head, spec.n_heads), spec.scale, *in.cache,
-                        in.cache_layer, head / spec.heads_per_kv(), in.positions[t], spec.window,
+      reference::attend(row(row(in.taps[0], t, n), head, spec.n_heads),
+                        {spec.scale, spec.score_cap}, *in.cache, in.cache_layer, head / spec.heads_per_kv(), in.positions[t], spec.window,
                         sinks.empty() ? nullptr : &sinks[head],
                         row(row(y, t, n), head, spec.n_heads));
     }

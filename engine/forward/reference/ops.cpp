@@ -109,7 +109,7 @@ void rope(std::span<float> x, std::size_t head_dim, std::span<const float> cos,
   }
 }
 
-AttentionPartial attend_chunk(std::span<const float> q, float scale, std::size_t first,
+AttentionPartial attend_chunk(std::span<const float> q, const ScoreRule& rule, std::size_t first,
                               std::span<const float> keys, std::span<const float> values) {
   const std::size_t head_dim = q.size();
   const std::size_t n = keys.size() / head_dim;
@@ -117,7 +117,7 @@ AttentionPartial attend_chunk(std::span<const float> q, float scale, std::size_t
   for (std::size_t j = 0; j < n; ++j) {
     float dot = 0;
     for (std::size_t d = 0; d < head_dim; ++d) dot = std::fma(q[d], keys[j * head_dim + d], dot);
-    e[j] = scale * dot;
+    e[j] = rule.of(dot);
   }
   AttentionPartial part = softmax(first, e, head_dim);
   for (std::size_t j = 0; j < n; ++j) {
@@ -149,7 +149,7 @@ void read_row(const KvRow& row, CodedRows& keys, CodedRows& values) {
   }
 }
 
-AttentionPartial attend_chunk(std::span<const float> q, float scale, std::size_t first,
+AttentionPartial attend_chunk(std::span<const float> q, const ScoreRule& rule, std::size_t first,
                               const CodedRows& keys, const CodedRows& values) {
   const std::size_t head_dim = q.size();
   const std::size_t n = keys.size();
@@ -164,7 +164,7 @@ AttentionPartial attend_chunk(std::span<const float> q, float scale, std::size_t
         isum += query.codes[d] * keys.codes[j * head_dim + d];
       dot = std::fma(static_cast<float>(isum), query.scale(0, g) * keys.scale(j, g), dot);
     }
-    e[j] = scale * dot;
+    e[j] = rule.of(dot);
   }
   AttentionPartial part = softmax(first, e, head_dim);
   for (std::size_t g = 0; g < values.n_groups(); ++g) {
@@ -194,7 +194,7 @@ void finish(const AttentionPartial& sum, std::span<float> context) {
   for (std::size_t d = 0; d < context.size(); ++d) context[d] = sum.o[d] / sum.l;
 }
 
-void attend(std::span<const float> q, float scale, const SequenceState& cache, std::size_t layer,
+void attend(std::span<const float> q, const ScoreRule& rule, const SequenceState& cache, std::size_t layer,
             std::size_t kv_head, std::size_t position, std::size_t window, const float* sink,
             std::span<float> context) {
   const std::size_t n_keys = position + 1;
@@ -207,7 +207,7 @@ void attend(std::span<const float> q, float scale, const SequenceState& cache, s
       CodedRows values{q.size()};
       for (std::size_t j = begin; j < end; ++j)
         read_row(cache.row(layer, kv_head, j), keys, values);
-      return attend_chunk(q, scale, begin % kChunk, keys, values);
+      return attend_chunk(q, rule, begin % kChunk, keys, values);
     }
     std::vector<float> keys;
     std::vector<float> values;
@@ -217,7 +217,7 @@ void attend(std::span<const float> q, float scale, const SequenceState& cache, s
         values.push_back(cache.value(layer, kv_head, j, d));
       }
     }
-    return attend_chunk(q, scale, begin % kChunk, keys, values);
+    return attend_chunk(q, rule, begin % kChunk, keys, values);
   };
   std::size_t chunk = first_key / kChunk;
   AttentionPartial sum = attend_to_chunk(chunk);

@@ -8,6 +8,7 @@
 
 #include "engine/state/sequence_state.h"
 #include "quant/kernels/packed_matrix.h"
+#include "quant/numerics/activation.h"
 #include "quant/numerics/contract.h"
 
 namespace llm::reference {
@@ -38,10 +39,21 @@ struct AttentionPartial {
   std::vector<float> o;  ///< (head_dim)
 };
 
+/// What makes a score of the product of a query and a key.
+struct ScoreRule {
+  float scale;
+  float cap = 0;  ///< contract::soft_cap(); 0: none
+
+  float of(float product) const {
+    const float score = scale * product;
+    return cap > 0 ? contract::soft_cap(score, cap) : score;
+  }
+};
+
 /// One query head over n keys of one chunk, from the chunk's `first` on; keys and values are (n,
-/// head_dim) as read back from the cache; scores are multiplied by `scale`.
+/// head_dim) as read back from the cache.
 /// @pre n >= 1, first + n <= 256
-AttentionPartial attend_chunk(std::span<const float> q, float scale, std::size_t first,
+AttentionPartial attend_chunk(std::span<const float> q, const ScoreRule& rule, std::size_t first,
                               std::span<const float> keys, std::span<const float> values);
 
 /// Rows of a head in --kv q8: int8 codes, and a scale for each group of 32 dims.
@@ -64,7 +76,7 @@ struct CodedRows {
 void read_row(const KvRow& row, CodedRows& keys, CodedRows& values);
 
 /// The same over keys and values in codes; q is quantized here.
-AttentionPartial attend_chunk(std::span<const float> q, float scale, std::size_t first,
+AttentionPartial attend_chunk(std::span<const float> q, const ScoreRule& rule, std::size_t first,
                               const CodedRows& keys, const CodedRows& values);
 
 /// Adds the partial result of a later chunk to `sum`: both are rescaled to the larger maximum.
@@ -77,7 +89,7 @@ void finish(const AttentionPartial& sum, std::span<float> context);
 /// `window` of 0 .. position, or all where it is 0.
 /// @param sink     the head's; nullptr: it has none
 /// @param context  (head_dim), overwritten
-void attend(std::span<const float> q, float scale, const SequenceState& cache, std::size_t layer,
+void attend(std::span<const float> q, const ScoreRule& rule, const SequenceState& cache, std::size_t layer,
             std::size_t kv_head, std::size_t position, std::size_t window, const float* sink,
             std::span<float> context);
 

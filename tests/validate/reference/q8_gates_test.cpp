@@ -38,7 +38,7 @@ TapMatrix by_definition(const AttentionSpec& spec, KvType kv, const TapMatrix& q
   const std::size_t dim = spec.head_dim;
   for (std::size_t t = 0; t < q.rows; ++t) {
     for (std::size_t h = 0; h < spec.n_heads; ++h) {
-      reference::attend(row(q, t).subspan(h * dim, dim), spec.scale, cache, 0,
+      reference::attend(row(q, t).subspan(h * dim, dim), {spec.scale}, cache, 0,
                         h / spec.heads_per_kv(), rows[t], spec.window, nullptr,
                         std::span(out.values).subspan(t * q.features + h * dim, dim));
     }

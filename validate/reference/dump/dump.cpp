@@ -73,6 +73,11 @@ TapFlow Dump::flow() const {
     const bool has_ffn_norms = has(layer, "router_norm");
     layers[i].add(LayerPart::kFfnNorms, has_ffn_norms);
     layers[i].add(LayerPart::kOneFfnNorm, !has_ffn_norms);
+    // Only layers with norms behind the products may lack those before.
+    const bool may_lack_norms = has(layer, "attn_post");
+    layers[i].add(LayerPart::kPreNorms, !may_lack_norms);
+    layers[i].add(LayerPart::kFfnNorm,
+                  !has_ffn_norms && (has(layer, "ffn_norm") || !may_lack_norms));
     layers[i].add(LayerPart::kExperts, has(layer, "router"));
     layers[i].add(LayerPart::kExpertsOfOne, !has_ffn_norms && has(layer, "router"));
   }

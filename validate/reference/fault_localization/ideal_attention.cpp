@@ -53,6 +53,7 @@ struct Head {
   std::size_t n_keys;
   std::size_t dim;
   double scale;  ///< of scores
+  double cap;    ///< likewise; 0: none
   std::optional<double> sink;
 
   std::size_t at(std::size_t j) const { return (first_key + j) * keys.features + kv_head * dim; }
@@ -79,11 +80,12 @@ Scores scores_of(const Head& head, const std::vector<double>& query, std::size_t
   Scores out;
   for (std::size_t j = 0; j < head.n_keys; ++j) {
     const double* key = &head.keys.values[head.at(j)];
-    out.value.push_back(scale * dot(query.data(), key, head.dim));
+    const double score = scale * dot(query.data(), key, head.dim);
+    out.value.push_back(head.cap > 0 ? head.cap * std::tanh(score / head.cap) : score);
     double magnitude = 0;
     for (std::size_t d = 0; d < head.dim; ++d) magnitude += std::abs(query[d] * key[d]);
     out.error.push_back(std::sqrt(static_cast<double>(n_terms)) * scale * magnitude +
-                        std::abs(out.value.back()));
+                        std::abs(score) + 2 * head.cap);
   }
   return out;
 }
@@ -200,6 +202,7 @@ IdealOutput ideal_attention(const AttentionSpec& spec, KvType kv, const TapMatri
                             std::span<const float> sinks) {
   const std::size_t dim = spec.head_dim;
   const auto scale = static_cast<double>(spec.scale);
+  const auto cap = static_cast<double>(spec.score_cap);
   const Cached keys = as_cached(k, kv, dim);
   const Cached values = as_cached(v, kv, dim);
   IdealOutput out;
@@ -216,7 +219,7 @@ IdealOutput ideal_attention(const AttentionSpec& spec, KvType kv, const TapMatri
       const std::optional<double> sink =
           sinks.empty() ? std::optional<double>() : static_cast<double>(sinks[h]);
       const Noise own =
-          ideal_head({keys, values, kv_head, n_past - n_keys, n_keys, dim, scale, sink}, kv,
+          ideal_head({keys, values, kv_head, n_past - n_keys, n_keys, dim, scale, cap, sink}, kv,
                      std::span(q.values).subspan(at, dim), context);
       noise.variance += own.variance;
       noise.flips += own.flips;

@@ -75,7 +75,7 @@ std::string suspects(const Tap& tap, const std::string& type) {
           "how {} blocks are read (codes, scales, type id), which tensor is bound, or the bias",
           type);
     case TapOp::kRope:
-      return "position, theta, how dims are paired, or the norm of the heads";
+      return "position, theta, how dims are paired, the norm of the heads, or the scale of q";
     case TapOp::kAttention:
       return "1/sqrt(d), the causal mask, which KV head a head reads, or rows of the KV cache";
     case TapOp::kOutputGate:
