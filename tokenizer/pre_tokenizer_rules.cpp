@@ -117,6 +117,7 @@ constexpr std::array kDeepSeekLlm = {SplitPass{kEachLineBreak},   SplitPass{kCas
 constexpr std::array kRules = {
     PreTokenizerRule{
         .name = "llama-bpe", .passes = kLlama3, .ignore_merges = true, .add_bos = true},
+    PreTokenizerRule{.name = "lfm2", .passes = kLlama3, .ignore_merges = true, .add_bos = true},
     PreTokenizerRule{.name = "smaug-bpe", .passes = kLlama3},
     PreTokenizerRule{.name = "qwen2", .passes = kQwen2},
     PreTokenizerRule{.name = "deepseek-r1-qwen", .passes = kQwen2},

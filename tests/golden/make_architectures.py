@@ -57,6 +57,8 @@ SHAPES = (
             delta=(2, 4, 12, 20), n_experts=10, n_used=3),
     replace(TINY, name="qwen3next", family="qwen3_next", d_model=32, n_layers=4, n_kv_heads=1, head_dim=16, d_ff=16, partial_rotary=0.5,
             delta=(2, 6, 12, 20), n_experts=10, n_used=3),
+    replace(TINY, name="lfm2", family="lfm2", n_layers=4, tied=True, n_kv_heads=1, head_dim=6),
+    replace(TINY, name="lfm2moe", family="lfm2_moe", tied=True, d_model=32, n_layers=4, n_kv_heads=1, head_dim=8, d_ff=16, n_experts=10, n_used=3, n_dense=1),
     replace(TINY, name="granite", family="granite", n_kv_heads=1, multipliers=GRANITE | {"attention_multiplier": 0.1}),
     replace(TINY, name="granitemoe", family="granitemoe", d_model=32, n_kv_heads=1, head_dim=8, d_ff=16, n_experts=10, n_used=4,
             multipliers=GRANITE | {"attention_multiplier": 0.1}),

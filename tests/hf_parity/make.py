@@ -86,6 +86,12 @@ def config_of(shape: Shape) -> PretrainedConfig:
         more = {"sliding_window": shape.window}
     elif family == "granite":
         more = shape.multipliers
+    elif family in ("lfm2", "lfm2_moe"):
+        kinds = ["full_attention" if i % 3 == 2 else "conv" for i in range(shape.n_layers)]
+        more = {"layer_types": kinds, "norm_eps": shape.eps, "block_auto_adjust_ff_dim": False, "conv_L_cache": shape.conv_width}
+        if shape.n_experts:
+            more |= {"moe_intermediate_size": shape.d_ff, "num_experts": shape.n_experts, "num_experts_per_tok": shape.n_used,
+                     "num_dense_layers": shape.n_dense}
     elif family == "granitemoe":
         more = shape.multipliers | {"num_local_experts": shape.n_experts, "num_experts_per_tok": shape.n_used}
     elif family == "gemma2":
@@ -101,7 +107,7 @@ def config_of(shape: Shape) -> PretrainedConfig:
                                                       "final_logit_softcapping": 30.0, "vocab_size_per_layer_input": shape.vocab}
         rope = {"full_attention": {"rope_type": "proportional", "partial_rotary_factor": shape.partial_rotary, "rope_theta": shape.theta},
                 "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}
-    d_ff = 3 * shape.d_ff if family == "qwen3_moe" else shape.d_ff
+    d_ff = 3 * shape.d_ff if family in ("qwen3_moe", "lfm2_moe") else shape.d_ff
     return AutoConfig.for_model(
         family, **more, vocab_size=shape.vocab, hidden_size=shape.d_model, intermediate_size=d_ff,
         num_hidden_layers=shape.n_layers, num_attention_heads=shape.n_heads, num_key_value_heads=shape.n_kv_heads,
@@ -116,7 +122,7 @@ def make_checkpoint(shape: Shape, variation: str, directory: Path, dtype: str = 
     torch.manual_seed(seed)
     model = AutoModelForCausalLM.from_config(config_of(shape), dtype=torch.float32)
     state = dict(model.named_parameters())  # tied weights once
-    state |= {name: value for name, value in model.named_buffers() if name.endswith("layer_scalar")}
+    state |= {name: value for name, value in model.named_buffers() if name.endswith(("layer_scalar", "expert_bias"))}
     vary(state, variation, torch.Generator().manual_seed(seed))
     if shape.multipliers and variation != "plain":
         balance(state, shape)

@@ -48,6 +48,8 @@ class Shape:
     gemma4: dict = field(default_factory=dict)  # what its config has beyond gemma3's; window layers have head_dim and n_kv_heads
     n_experts: int = 0  # each of d_ff; 0: the feed-forward is no mixture
     n_used: int = 0  # by a token
+    n_dense: int = 0  # of lfm2_moe, the first layers, without experts
+    conv_width: int = 3  # of lfm2
 
     @property
     def context(self) -> int:
@@ -211,9 +213,16 @@ FAMILY_SHAPES = (
     Shape("gemma2-tied-mha32", 128, 6, 4, 4, 32, 256, 1000, tied=True, eps=1e-6, family="gemma2", window=16),
     Shape("granitemoe-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, theta=10000000.0, family="granitemoe", n_experts=16, n_used=4,
           multipliers=GRANITE | {"attention_multiplier": 1 / 32, "logits_scaling": 16.0}),
+    Shape("lfm2-tied-gqa64", 256, 5, 4, 2, 64, 512, 700, tied=True, theta=1e6, family="lfm2"),
+    Shape("lfm2-mqa48-wide", 192, 6, 4, 1, 48, 416, 645, eps=1e-6, theta=1e6, family="lfm2", conv_width=5),
+    Shape("lfm2-tied-mha32", 128, 9, 4, 4, 32, 256, 1000, tied=True, theta=5e5, family="lfm2", conv_width=2),
+    Shape("lfm2moe-tied-gqa64-2-of-8", 256, 5, 4, 2, 64, 256, 700, tied=True, theta=1e6, family="lfm2_moe", n_experts=8, n_used=2, n_dense=1),
+    Shape("lfm2moe-mqa48-6-of-10", 192, 6, 4, 1, 48, 96, 645, tied=True, eps=1e-6, theta=1e6, family="lfm2_moe", n_experts=10, n_used=6, n_dense=2,
+          conv_width=4),
+    Shape("lfm2moe-tied-mha32-4-of-16", 128, 6, 4, 4, 32, 64, 1000, tied=True, theta=1e6, family="lfm2_moe", n_experts=16, n_used=4),
 )
 FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100")
-ALWAYS_TIED = ("gemma2",)
+ALWAYS_TIED = ("gemma2", "lfm2_moe")
 FAMILY_TYPES = ("F16", "Q8_0", "Q4_K_M")
 VARIATIONS = ("plain", "peaked", "sharp", "outlier30", "outlier100", "outlier1000", "tiny", "gates", "sharp-outlier100")
 TOKENS = (16, 40, 150, 300, 600)

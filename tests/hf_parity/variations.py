@@ -34,7 +34,8 @@ def _some(size: int, rng: torch.Generator) -> torch.Tensor:
 def biases(state: State, rng: torch.Generator) -> None:
     """Biases of q and k far above the projections, as Qwen2's are, and of others of their size; HF's initialisation has 0. Of
     gpt-oss, those of gates and ups reach beyond the limits of its activation, and sinks beyond scores."""
-    sizes = {r"[qk]_proj\.bias$": 4.0, r"[vo]_proj\.bias$|router\.bias|down_proj_bias": 0.5, "gate_up_proj_bias": 3.0, "sinks": 2.0}
+    sizes = {r"[qk]_proj\.bias$": 4.0, r"[vo]_proj\.bias$|router\.bias|down_proj_bias": 0.5, "gate_up_proj_bias": 3.0, "sinks": 2.0,
+             "expert_bias": 0.2}
     for name, value in state.items():
         for pattern, size in sizes.items():
             if re.search(pattern, name):

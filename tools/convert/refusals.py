@@ -46,6 +46,7 @@ CLASSES = {
     "gemma3_text": Class({"use_bidirectional_attention": (False, None)}, ("gelu_pytorch_tanh",), window_period=6, wide_layers=62),
     "gemma4_text": Class({"use_bidirectional_attention": ("vision", None), "attention_bias": (False,)},
                          ("gelu_pytorch_tanh",), partial_rope=True, ropes=("proportional",), plain_windows=True),
+    "lfm2": Class({"conv_bias": (False,)}), "lfm2_moe": Class({"conv_bias": (False,), "norm_topk_prob": (True,)}),
     "granite": Class(multipliers=MULTIPLIERS), "granitemoe": Class(multipliers=MULTIPLIERS),
     "phi3": Class(partial_rope=True, ropes=("default", "longrope", "su"))}
 

@@ -30,6 +30,8 @@ class Text:
         self.keys: list = [None] * hparams.n_layers
         self.values: list = [None] * hparams.n_layers
         self.n_past = 0  # the position that the next token gets
+        if width := hparams.conv_width:
+            self.inputs = [np.zeros((width - 1, hparams.d_model))] * hparams.n_layers
         if d := hparams.delta:
             self.inputs = [np.zeros((d.width - 1, d.channels))] * hparams.n_layers  # rows before the next, of the convolution
             self.states = [np.zeros((d.v_heads, d.k_dim, d.v_dim))] * hparams.n_layers
@@ -177,7 +179,7 @@ def delta_net(step: Step, normed: np.ndarray) -> np.ndarray:
     parts = []
     for text, own in step.segments:
         part, text.inputs[layer] = ops.convolved(qkv[own], text.inputs[layer], f"{block}.ssm_conv1d.weight")
-        parts.append(part)
+        parts.append(ops.silu(part))
     qkv, parts = step.tap("qkv_conv", np.concatenate(parts)), []
     for text, own in step.segments:
         part, text.states[layer] = ops.delta_rule(qkv[own], beta[own], alpha[own], block, text.states[layer])
@@ -185,6 +187,19 @@ def delta_net(step: Step, normed: np.ndarray) -> np.ndarray:
     heads, gates = (x.reshape(step.n, step.hp.delta.v_heads, -1) for x in (step.tap("delta", np.concatenate(parts)), z))
     out = step.tap("delta_norm", ops.gated_norm(heads, f"{block}.ssm_norm.weight", gates).reshape(step.n, -1))
     return step.tap("attn_out", step.product("ssm_out", out))
+
+
+def short_conv(step: Step, normed: np.ndarray) -> np.ndarray:
+    """A convolution over a few tokens between two gates."""
+    ops, layer = step.ops, step.layer
+    b, c, x = np.split(step.product("shortconv.in_proj", normed), 3, axis=-1)
+    b, c, x = map(step.tap, ("conv_b", "conv_c", "conv_x"), (b, c, x))
+    gated, parts = step.tap("conv_bx", b * x), []
+    for text, own in step.segments:
+        part, text.inputs[layer] = ops.convolved(gated[own], text.inputs[layer], f"blk.{layer}.shortconv.conv.weight")
+        parts.append(part)
+    out = step.tap("conv_gated", step.tap("conv", np.concatenate(parts)) * c)
+    return step.tap("attn_out", step.product("shortconv.out_proj", out))
 
 
 def feed_forward(step: Step, normed: np.ndarray) -> np.ndarray:
@@ -195,7 +210,9 @@ def feed_forward(step: Step, normed: np.ndarray) -> np.ndarray:
 def experts(step: Step, normed: np.ndarray, router: np.ndarray) -> np.ndarray:
     """Some of many feed-forwards, by the router's choice, summed by its weights."""
     n, used = step.n, step.hp.n_experts_used
-    chosen, weights = step.ops.route(step.tap("router", router))
+    bias = f"blk.{step.layer}.exp_probs_b.bias"
+    has_bias = step.family.expert_bias and step.ops.has(bias)
+    chosen, weights = step.ops.route(step.tap("router", router), step.ops.vector(bias) if has_bias else None)
     repeated = np.repeat(normed[:, None], used, axis=1)
     if "ffn_gate_up_exps" in step.family.fused:
         both = np.split(step.of_experts("ffn_gate_up_exps", repeated, chosen), 2, axis=-1)
@@ -271,8 +288,8 @@ class Layer:
 
 
 def layers_of(hp: HParams, family: Family) -> list[Layer]:
-    of_layer = beside_experts if family.beside else mixture if family.experts else feed_forward
-    return [Layer(delta_net if hp.is_recurrent(layer) else attention, (of_layer,))
+    of_experts, recurrent = beside_experts if family.beside else mixture, short_conv if hp.conv_width else delta_net
+    return [Layer(recurrent if hp.is_recurrent(layer) else attention, (of_experts if hp.has_experts(layer) else feed_forward,))
             for layer in range(hp.n_layers)]
 
 
@@ -315,7 +332,7 @@ class Decoder:
         for text, tokens in feeds:
             text.n_past += len(tokens)
         x = x[ends - 1] if last_only else x
-        return self._tap(global_tap, "result_norm", self.ops.norm(x, "output_norm.weight"))
+        return self._tap(global_tap, "result_norm", self.ops.norm(x, f"{self.ops.family.final_norm}.weight"))
 
     def _layer_inputs(self, ids: np.ndarray, x: np.ndarray, global_tap: GlobalTap) -> list[np.ndarray]:
         """What the tokens, and their rows x of the embedding, give each layer."""

@@ -16,11 +16,11 @@ def silu(x: np.ndarray) -> np.ndarray:
 
 
 def convolved(rows: np.ndarray, before: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """silu of each channel's causal convolution. rows [T, C]; before [width - 1, C] the rows before them; weights [C, width].
+    """Each channel's causal convolution. rows [T, C]; before [width - 1, C] the rows before them; weights [C, width].
     Returns it, and the rows before the next ones."""
     x = np.concatenate([before, rows])
     total = sum(x[j:j + len(rows)] * weights[:, j] for j in range(weights.shape[1]))
-    return silu(total), x[len(rows):]
+    return total, x[len(rows):]
 
 
 def delta_rule(qkv: np.ndarray, beta: np.ndarray, alpha: np.ndarray, slope: np.ndarray, dt: np.ndarray, sizes: DeltaNet,

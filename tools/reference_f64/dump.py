@@ -13,7 +13,7 @@ FORMAT = "llmcheck-act/1"
 LAYER_TAPS = ("attn_norm", "q", "k", "v", "q_rope", "k_rope", "attn_ctx", "attn_out", "ffn_inp",
               "ffn_norm", "gate", "up", "ffn_act", "ffn_out", "l_out")
 DELTA_TAPS = ("qkv", "z", "beta", "alpha", "qkv_conv", "delta", "delta_norm")
-DELTA_LAYER_TAPS = (LAYER_TAPS[0], *DELTA_TAPS, *LAYER_TAPS[7:])
+CONV_TAPS = ("conv_b", "conv_c", "conv_x", "conv_bx", "conv", "conv_gated")
 INPUT_TAPS = ("pl_gate", "pl_act", "pl_out", "pl_post", "pl_sum")  # of layers with inputs of their own
 SHARED_TAPS = ("shared_gate", "shared_up", "shared_act", "shared_out", "shared_weight", "ffn_sum")  # of an expert of every token
 BESIDE_TAPS = ("router_norm", "experts_norm", "mix_norm", "shared_norm")  # of experts beside a feed-forward
@@ -58,7 +58,7 @@ class ActivationDump:
 
     def layer(self, layer: int, tap: str, value: np.ndarray) -> None:
         """Records a tap of one layer in the current step."""
-        if tap not in LAYER_TAPS + DELTA_TAPS + OPTIONAL_LAYER_TAPS:
+        if tap not in LAYER_TAPS + DELTA_TAPS + CONV_TAPS + OPTIONAL_LAYER_TAPS:
             raise ValueError(f"unknown layer tap {tap!r}")
         self._put(f"L{layer:03d}/{tap}", value, ndim=3 if tap == "probs" else 2,
                   token_axis=1 if tap == "probs" else 0)
@@ -73,6 +73,13 @@ class ActivationDump:
         """The stored array, e.g. get(0, 'L001/q') or get(0, 'G/logits')."""
         return self._arrays[f"s{step:04d}/{name}"]
 
+    def _mixer_taps(self, step: int, layer: int) -> tuple[str, ...]:
+        """The taps that a layer must have, by its mixer."""
+        for mixer in (DELTA_TAPS, CONV_TAPS):
+            if f"s{step:04d}/L{layer:03d}/{mixer[0]}" in self._arrays:
+                return LAYER_TAPS[0], *mixer, *LAYER_TAPS[7:]
+        return LAYER_TAPS
+
     def write(self, path: str | Path, meta: Mapping, *, n_layers: int, probs: bool = False, compress: bool = False) -> None:
         """Writes the NPZ. Refuses a dump with a tap that is missing in any step or layer, and metadata without one of
         `REQUIRED_META`. `probs`: they were requested."""
@@ -84,7 +91,7 @@ class ActivationDump:
                 f"s{step:04d}/L{layer:03d}/{tap}" not in self._arrays for tap in KEY_TAPS)}
             post = {layer for layer in range(n_layers) if f"s{step:04d}/L{layer:03d}/attn_post" in self._arrays}
             names = [f"L{layer:03d}/{tap}" for layer in range(n_layers)
-                     for tap in (DELTA_LAYER_TAPS if f"s{step:04d}/L{layer:03d}/qkv" in self._arrays else LAYER_TAPS)
+                     for tap in self._mixer_taps(step, layer)
                      if not (tap in KEY_TAPS and layer in shared or tap in PRE_NORM_TAPS and layer in post)]
             names += [f"G/{tap}" for tap in GLOBAL_TAPS]
             lost = [name for name in names if f"s{step:04d}/{name}" not in self._arrays]

@@ -51,7 +51,7 @@ def to_half(rows: np.ndarray, heads: int, rope_dim: int) -> np.ndarray:
 # expert in one matrix, gate's rows first, or, of gpt-oss, columns of both in turn.
 EXPERTS = {"ffn_gate_exps.weight": "mlp.experts.gate_up_proj", "ffn_gate_exps.bias": "mlp.experts.gate_up_proj_bias",
            "ffn_down_exps.weight": "mlp.experts.down_proj", "ffn_down_exps.bias": "mlp.experts.down_proj_bias",
-           "ffn_gate_inp.weight": "mlp.router.weight", "ffn_gate_inp.scale": "router.scale", "ffn_down_exps.scale": "router.per_expert_scale"}
+           "ffn_gate_inp.weight": "mlp.router.weight", "ffn_gate_inp.scale": "router.scale", "ffn_down_exps.scale": "router.per_expert_scale", "exp_probs_b.bias": "mlp.expert_bias"}
 
 
 def tensor_names(source: GgufModel, n_layers: int, parameters: Iterable[str]) -> dict[str, str]:
@@ -60,7 +60,7 @@ def tensor_names(source: GgufModel, n_layers: int, parameters: Iterable[str]) ->
     known, out = gguf.get_tensor_name_map(arch, n_layers), {}
     for parameter in parameters:
         layer, part = re.fullmatch(r"(?:model\.layers\.(\d+)\.)?(.+)", parameter).groups()
-        experts = [f"blk.{layer}.{name}" for name, hf_name in EXPERTS.items() if hf_name == part.replace("block_sparse_moe", "mlp")]
+        experts = [f"blk.{layer}.{name}" for name, hf_name in EXPERTS.items() if hf_name == re.sub("block_sparse_moe|feed_forward", "mlp", part)]
         named = parameter.replace(".dt_bias", ".dt_proj.bias")
         name = (experts or [known.get_name(named, (".weight", ".bias")) or ""])[0].replace("ssm_in", "attn_qkv")
         choices = (name, name + ".weight", name + ".bias", "token_embd.weight" if name == "output.weight" else "")
@@ -83,6 +83,8 @@ def weight_of(source: GgufModel, name: str, head_dim: int) -> np.ndarray:
         weight = to_half(weight, hp.n_heads if part == "attn_q.weight" else hp.n_kv_heads, head_dim)
     if source.architecture in ("gemma2", "gemma3", "qwen35", "qwen35moe", "qwen3next") and name.endswith("norm.weight") and part != "ssm_norm.weight":
         weight = weight - np.float32(1)  # a GGUF has what the class adds
+    if part == "shortconv.conv.weight":
+        weight = weight[:, None]
     if part == "ffn_gate_inp_shexp.weight":
         weight = weight.reshape(1, -1)
     if source.architecture == "qwen3next" and part == "attn_qkv.weight":  # the class has those of each key head together

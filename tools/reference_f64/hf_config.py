@@ -51,6 +51,14 @@ def config_of(source: GgufModel) -> PretrainedConfig:
     elif source.architecture == "mistral3":
         kind, more = "ministral3", {"sliding_window": hp.window or None}
         rope |= {"llama_4_scaling_beta": hp.rope.query_growth, "original_max_position_embeddings": hp.rope.query_period}
+    elif source.architecture in ("lfm2", "lfm2moe"):
+        kind, more = "lfm2", {"conv_L_cache": hp.conv_width, "norm_eps": hp.eps, "block_auto_adjust_ff_dim": False,
+                              "layer_types": ["conv" if recurrent else "full_attention" for recurrent in hp.recurrent]}
+        if hp.n_experts:
+            kind, more = "lfm2_moe", more | {
+                "moe_intermediate_size": hp.d_ff, "num_dense_layers": hp.n_dense, "num_experts": hp.n_experts,
+                "num_experts_per_tok": hp.n_experts_used, "routed_scaling_factor": hp.experts_scale,
+                "use_expert_bias": source.has(f"blk.{hp.n_dense}.exp_probs_b.bias")}
     elif source.architecture == "qwen3moe":
         kind, more = "qwen3_moe", {"moe_intermediate_size": hp.d_ff, "num_experts": hp.n_experts,
                                    "num_experts_per_tok": hp.n_experts_used, "norm_topk_prob": True}
@@ -83,7 +91,7 @@ def config_of(source: GgufModel) -> PretrainedConfig:
         if hp.n_experts:
             more |= {"num_local_experts": hp.n_experts, "num_experts_per_tok": hp.n_experts_used}
     return AutoConfig.for_model(
-        kind, **more, vocab_size=source.vocab_size, hidden_size=hp.d_model, intermediate_size=hp.d_ff,
+        kind, **more, vocab_size=source.vocab_size, hidden_size=hp.d_model, intermediate_size=hp.d_ffs[0],
         num_hidden_layers=hp.n_layers, num_attention_heads=hp.n_heads, num_key_value_heads=hp.n_kv_heads,
         head_dim=hp.head_dim, rms_norm_eps=hp.eps, max_position_embeddings=hp.context_length,
         rope_parameters=rope,

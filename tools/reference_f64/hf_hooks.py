@@ -10,7 +10,8 @@ from transformers import PreTrainedModel
 from dump import ActivationDump
 
 # Names of a layer's norms by their taps: of classes with this attribute, else of the last. A layer may lack some.
-NORMS = {"post_mlp_layernorm": {"attn_norm": "input_layernorm", "attn_post": "post_self_attn_layernorm",
+NORMS = {"operator_norm": {"attn_norm": "operator_norm", "ffn_norm": "ffn_norm"},
+         "post_mlp_layernorm": {"attn_norm": "input_layernorm", "attn_post": "post_self_attn_layernorm",
                                 "ffn_norm": "post_attention_layernorm", "ffn_post": "post_mlp_layernorm"},
          "post_feedforward_layernorm": {"attn_norm": "input_layernorm", "attn_post": "post_attention_layernorm",
                                         "ffn_norm": "pre_feedforward_layernorm", "ffn_post": "post_feedforward_layernorm"},
@@ -46,7 +47,8 @@ class Hooks:
         self._layer = 0  # the layer whose attention runs now
         self._nets = {}  # of Gated DeltaNets
         model.model.layers[0].register_forward_pre_hook(lambda _m, args: dump.globals_("embd", args[0][0].numpy()))
-        model.model.norm.register_forward_hook(lambda _m, _i, out: dump.globals_("result_norm", out[0].numpy()))
+        norm = model.model.norm if hasattr(model.model, "norm") else model.model.embedding_norm
+        norm.register_forward_hook(lambda _m, _i, out: dump.globals_("result_norm", out[0].numpy()))
         for index, block in enumerate(model.model.layers):
             self._hook_layer(index, block, probs)
         self._modeling = sys.modules[type(model).__module__]
@@ -60,10 +62,11 @@ class Hooks:
             self._wrap("eager_attention_forward", self._attend_and_tap)
         if getattr(model.model, "hidden_size_per_layer_input", 0):
             self._hook_layer_inputs(model.model)
-        if self._gated:
-            recurrence = self._modeling.torch_recurrent_gated_delta_rule
+        if self._gated or any(hasattr(block, "conv") for block in model.model.layers):
             for name in ("causal_conv1d_fn", "causal_conv1d_update"):
                 self._wrap(name, self._convolve_and_tap)
+        if self._gated:
+            recurrence = self._modeling.torch_recurrent_gated_delta_rule
             for name in ("torch_chunk_gated_delta_rule", "torch_recurrent_gated_delta_rule"):
                 self._wrap(name, lambda _original, *args, **more: self._recur_and_tap(recurrence, *args, **more))
 
@@ -75,15 +78,18 @@ class Hooks:
     def _hook_layer(self, index: int, block, probs: bool) -> None:
         if hasattr(block, "linear_attn"):
             return self._hook_delta_net(index, block)
+        if hasattr(block, "conv"):
+            return self._hook_short_conv(index, block)
         attention = block.self_attn
+        o_proj = attention.o_proj if hasattr(attention, "o_proj") else attention.out_proj
         attention.register_forward_pre_hook(lambda *_: self.__dict__.update(_layer=index, _turned=0))
         norms = norms_of(block)
-        outputs = [(attention.o_proj, "attn_out"), *((norm, tap) for tap, norm in norms.items())]
-        gated = attention.q_proj.out_features > attention.o_proj.in_features if hasattr(attention, "q_proj") else False
-        inputs = [(attention.o_proj, "attn_gated" if gated else "attn_ctx"), (norms["ffn_norm"] if "ffn_norm" in norms else block.mlp, "ffn_inp")]
+        outputs = [(o_proj, "attn_out"), *((norm, tap) for tap, norm in norms.items())]
+        gated = attention.q_proj.out_features > o_proj.in_features if hasattr(attention, "q_proj") else False
+        inputs = [(o_proj, "attn_gated" if gated else "attn_ctx"), (norms["ffn_norm"] if "ffn_norm" in norms else block.mlp, "ffn_inp")]
         if hasattr(attention, "qkv_proj"):
             kv = attention.num_key_value_heads * attention.head_dim
-            self._hook_parts(index, attention.qkv_proj, "qkv", (attention.o_proj.in_features, kv, kv))
+            self._hook_parts(index, attention.qkv_proj, "qkv", (o_proj.in_features, kv, kv))
         else:
             keys = [] if getattr(attention, "is_kv_shared_layer", False) else [
                 (attention.k_proj, "k"), (attention.v_proj or attention.k_proj, "v")]
@@ -114,9 +120,18 @@ class Hooks:
         self._hook_rest(index, block, outputs, inputs)
         self._hook_all(index, block, outputs, inputs)
 
+    def _hook_short_conv(self, index: int, block) -> None:
+        conv = block.conv
+        conv.register_forward_pre_hook(lambda *_: setattr(self, "_layer", index))
+        self._hook_parts(index, conv.in_proj, ("conv_b", "conv_c", "conv_x"), (conv.in_proj.in_features,) * 3)
+        outputs = [(conv.out_proj, "attn_out"), *((norm, tap) for tap, norm in norms_of(block).items())]
+        inputs = [(conv.out_proj, "conv_gated"), (block.ffn_norm, "ffn_inp")]
+        self._hook_rest(index, block, outputs, inputs)
+        self._hook_all(index, block, outputs, inputs)
+
     def _hook_rest(self, index: int, block, outputs: list, inputs: list) -> None:
         """Of the feed-forward."""
-        mlp = getattr(block, "mlp", None) or block.block_sparse_moe
+        mlp = next(getattr(block, name) for name in ("mlp", "block_sparse_moe", "feed_forward") if hasattr(block, name))
         if hasattr(block, "router"):
             return self._hook_beside(index, block, outputs, inputs)
         if hasattr(mlp, "experts"):
@@ -132,9 +147,12 @@ class Hooks:
             router.register_forward_hook(lambda _m, _i, out: self._dump.layer(index, "router", out[0].numpy()))
             mlp.experts.register_forward_hook(lambda experts, args, _out: self._tap_experts(index, experts, *args))
         else:
-            outputs.append((mlp.down_proj, "ffn_out"))
-            inputs.append((mlp.down_proj, "ffn_act"))
-            if hasattr(mlp, "gate_up_proj"):
+            down = mlp.down_proj if hasattr(mlp, "down_proj") else mlp.w2
+            outputs.append((down, "ffn_out"))
+            inputs.append((down, "ffn_act"))
+            if hasattr(mlp, "w1"):
+                outputs += [(mlp.w1, "gate"), (mlp.w3, "up")]
+            elif hasattr(mlp, "gate_up_proj"):
                 self._hook_parts(index, mlp.gate_up_proj, ("gate", "up"), (mlp.down_proj.in_features,) * 2)
             else:
                 outputs += [(mlp.gate_proj, "gate"), (mlp.up_proj, "up")]
@@ -248,6 +266,10 @@ class Hooks:
 
     def _convolve_and_tap(self, original, *args, **kwargs):
         out = original(*args, **kwargs)  # [1, channels, tokens], of earlier ones too
+        if self._layer not in self._nets:
+            for tap, value in (("conv_bx", args[0]), ("conv", out)):
+                self._dump.layer(self._layer, tap, value[0, :, -self._dump.step_size:].T.numpy())
+            return out
         self._put_heads(self._layer, "qkv_conv", out[:, :, -self._dump.step_size:].transpose(1, 2))
         return out
 

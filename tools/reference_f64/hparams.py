@@ -25,7 +25,7 @@ class Family:
     """In what an architecture differs from the others, by transformers' modeling_llama, modeling_qwen2, modeling_qwen3,
     modeling_qwen3_moe, modeling_qwen3_5, modeling_qwen3_next, modeling_gpt_oss, modeling_smollm3, modeling_gemma3, modeling_gemma4, modeling_granite, modeling_phi3,
     modeling_ministral3, modeling_ernie4_5, modeling_olmo2, modeling_olmo3, modeling_exaone4,
-    modeling_seed_oss, modeling_hunyuan_v1_dense, modeling_glm4, modeling_gemma2."""
+    modeling_seed_oss, modeling_hunyuan_v1_dense, modeling_glm4, modeling_gemma2, modeling_lfm2, modeling_lfm2_moe."""
 
     qk_layout: str  # dims of a head that RoPE pairs: neighbours ("interleaved") or halves of the head ("half")
     biases: tuple[str, ...] = ()  # products with one
@@ -55,9 +55,14 @@ class Family:
     output_gate: bool = False  # attention's context is multiplied by the sigmoid of a second q
     full_period: int = 0  # all layers but each so many are Gated DeltaNets, where the file does not say; 0: none is
     grouped: bool = False  # DeltaNet.grouped
+    short_conv: bool = False  # layers without KV heads are short convolutions
+    final_norm: str = "output_norm"
     sinks: bool = False  # each head has a score of no key
     experts: bool = False  # the feed-forward is a mixture of some of many
     expert_width: str = "expert_feed_forward_length"  # the key of an expert's width
+    dense_first: bool = False  # but for the file's first layers
+    router: str = "softmax"  # or "sigmoid": what weighs experts
+    expert_bias: bool = False  # of the choice of experts, where the file has it
     shared_expert: bool = False  # and of one more that every token goes through, times a sigmoid
     beside: bool = False  # and of one more, each with norms before and after it; the router has a norm, too
     scales: bool = False  # the file has those of the embedding, scores, residuals and logits
@@ -66,6 +71,7 @@ class Family:
 
 
 GPT_OSS_BIASES = (*QKV_BIASES, "attn_output", "ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps")
+SHORT_CONV = {"shortconv.in_proj": ("shortconv.b", "shortconv.c", "shortconv.x")}
 FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("interleaved", no_rope_period=4),
             "mistral3": Family("interleaved", window_period=1, own=("attention.temperature_scale", "rope.scaling.yarn_log_multiplier")),
             "ernie4_5": Family("interleaved"),
@@ -90,6 +96,9 @@ FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("
             "seed_oss": Family("half", biases=QKV_BIASES, ffn_norm="post_attention_norm"),
             "hunyuan-dense": Family("half", head_norm=True, rotates_first=True),
             "glm4": Family("interleaved", biases=QKV_BIASES, may_lack_biases=True, post_norms=True, fused={"ffn_up": ("ffn_gate", "ffn_up")}),
+            "lfm2": Family("half", head_norm=True, theta=1000000.0, short_conv=True, final_norm="token_embd_norm", fused=SHORT_CONV),
+            "lfm2moe": Family("half", head_norm=True, theta=1000000.0, short_conv=True, final_norm="token_embd_norm", fused=SHORT_CONV,
+                              experts=True, dense_first=True, router="sigmoid", expert_bias=True, own=("leading_dense_block_count",)),
             "granite": Family("interleaved", scales=True),
             "granitemoe": Family("interleaved", scales=True, experts=True, expert_width="feed_forward_length"),
             "phi3": Family("half", window_period=1, long_rope=True, fused={"attn_qkv": ("attn_q", "attn_k", "attn_v"),
@@ -159,6 +168,9 @@ class HParams:
     delta: DeltaNet | None  # of the layers that are recurrent
     recurrent: tuple[bool, ...]  # by layer; empty: none is
     d_ffs: tuple[int, ...]  # d_ff by layer
+    conv_width: int  # of short convolutions, in layers that are recurrent; 0: there is none
+    n_dense: int  # the first layers without experts
+    experts_scale: float  # experts' weights are multiplied by it
     kv_heads: tuple[int, ...]  # n_kv_heads by layer
     windowed: tuple[bool, ...] = ()  # by layer, in place of window_period
     window_head_dim: int = 0  # of layers with a window; 0: head_dim
@@ -169,6 +181,9 @@ class HParams:
 
     def is_recurrent(self, layer: int) -> bool:
         return bool(self.recurrent) and self.recurrent[layer]
+
+    def has_experts(self, layer: int) -> bool:
+        return self.n_experts > 0 and layer >= self.n_dense
 
     def head_dim_of(self, layer: int) -> int:
         return self.window_head_dim if self.window_head_dim and self.window_of(layer) else self.head_dim
@@ -198,14 +213,17 @@ def layer_shapes(hp: HParams, family: Family, layer: int) -> dict[str, tuple[int
     matrices = {"attn_q": ((1 + family.output_gate) * q_width, hp.d_model), "attn_k": (kv_width, hp.d_model), "attn_v": (v_width, hp.d_model),
                 "attn_output": (hp.d_model, hp.n_heads * value_dim)}
     recurrent = {}
-    if hp.is_recurrent(layer):
+    if hp.is_recurrent(layer) and hp.conv_width:
+        matrices = {f"shortconv.{name}": (hp.d_model, hp.d_model) for name in ("b", "c", "x", "out_proj")}
+        recurrent = {"shortconv.conv.weight": (hp.d_model, hp.conv_width)}
+    elif hp.is_recurrent(layer):
         d = hp.delta
         matrices = {"attn_qkv": (d.channels, hp.d_model), "attn_gate": (d.v_width, hp.d_model), "ssm_beta": (d.v_heads, hp.d_model),
                     "ssm_alpha": (d.v_heads, hp.d_model), "ssm_out": (hp.d_model, d.v_width)}
         recurrent = {"ssm_conv1d.weight": (d.channels, d.width), "ssm_a": (d.v_heads,), "ssm_dt.bias": (d.v_heads,),
                      "ssm_norm.weight": (d.v_dim,)}
     ffn = {"ffn_gate": (d_ff, hp.d_model), "ffn_up": (d_ff, hp.d_model), "ffn_down": (hp.d_model, d_ff)}
-    if family.experts:
+    if hp.has_experts(layer):
         ffn = {f"{name}_exps": (hp.n_experts, *shape) for name, shape in ffn.items()}
         ffn["ffn_gate_inp"] = (hp.n_experts, hp.d_model)
     if hp.d_shared:
@@ -246,7 +264,7 @@ _REFUSED_KEYS = {"attention.clamp_kqv": (), "attention.temperature_scale": (0.0,
                  "rope.dimension_sections": (), "rope.scaling.yarn_ext_factor": (1.0, -1.0),
                  "rope.scaling.yarn_attn_factor": (1.0,), "rope.scaling.yarn_log_multiplier": ()}
 _EXPERT_KEYS = {"expert_shared_count": (0,), "expert_shared_feed_forward_length": (0,), "leading_dense_block_count": (0,),
-                "expert_weights_scale": (0.0, 1.0), "expert_weights_norm": (True,), "expert_gating_func": (1,),
+                "expert_weights_norm": (True,), "expert_gating_func": (1,),
                 "expert_group_count": (0, 1), "interleave_moe_layer_step": (0, 1)}
 
 
@@ -279,6 +297,9 @@ class Reader:
         if family.full_period:  # all positions of a token of text are equal
             del refused["rope.dimension_sections"]
         experts = _EXPERT_KEYS if family.experts else {}
+        if family.router == "sigmoid":
+            experts = experts | {"expert_gating_func": (2,)}
+        experts = {key: harmless for key, harmless in experts.items() if key not in family.own}
         if family.shared_expert:
             experts = {key: harmless for key, harmless in experts.items() if key != "expert_shared_feed_forward_length"}
         for key, harmless in (refused | experts).items():
@@ -308,16 +329,21 @@ class Reader:
             rope = replace(rope, query_growth=float(growth), query_period=number("rope.scaling.original_context_length"))
         wide = n_layers == family.wide_layers
         d_ffs = self._numbers(family.expert_width if family.experts else "feed_forward_length", n_layers)
+        n_dense = number("leading_dense_block_count", 0) if family.dense_first else 0
+        d_ffs = self._numbers("feed_forward_length", n_layers)[:n_dense] + d_ffs[n_dense:]
         kv_heads = self._numbers("attention.head_count_kv", n_layers, n_heads)
         pattern = self._value(f"{self.arch}.attention.sliding_window_pattern", None)
         pattern = tuple(map(bool, pattern)) if isinstance(pattern, list) else ()
         hp = HParams(
             n_layers=n_layers,
             d_model=d_model,
-            d_ff=d_ffs[0],
+            d_ff=d_ffs[-1],
             d_ffs=d_ffs,
+            n_dense=n_dense,
+            conv_width=number("shortconv.l_cache") if family.short_conv else 0,
+            experts_scale=float(number("expert_weights_scale", 0.0)) or 1.0,
             n_heads=n_heads,
-            n_kv_heads=kv_heads[0],
+            n_kv_heads=max(kv_heads) if family.short_conv else kv_heads[0],
             kv_heads=kv_heads,
             head_dim=head_dim,
             value_dim=number("attention.value_length", d_model // n_heads),
@@ -343,14 +369,14 @@ class Reader:
             residual_scale=self._scale("residual_scale", 1.0),
             logit_scale=self._scale("logit_scale", 1.0),
             delta=self._delta() if family.full_period else None,
-            recurrent=self._recurrent(n_layers) if family.full_period else (),
+            recurrent=self._recurrent(n_layers) if family.full_period else tuple(n == 0 for n in kv_heads) if family.short_conv else (),
             eps=float(number("attention.layer_norm_rms_epsilon")),
             context_length=number("context_length"),
             original_context=number("rope.scaling.original_context_length", 0),
         )
         if family.experts and not 0 < hp.n_experts_used <= hp.n_experts:
             raise UnsupportedModel(f"{hp.n_experts_used} of {hp.n_experts} experts")
-        if any(hp.n_heads % kv_heads for kv_heads in hp.kv_heads):
+        if any(n == 0 and not family.short_conv or n and hp.n_heads % n for n in hp.kv_heads):
             raise UnsupportedModel(f"{hp.n_heads} heads cannot share {hp.kv_heads} KV heads")
         if rope.dims % 2 or not 0 < rope.dims <= hp.head_dim:
             raise UnsupportedModel(f"rope.dimension_count {rope.dims} with head_dim {hp.head_dim}")

@@ -63,11 +63,16 @@ def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray
     return context, probs
 
 
-def route(router: np.ndarray, used: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of each row of logits [T, experts] the ids of the `used` largest, ascending, and the softmax over these alone. Of equal
-    logits the lower id comes first."""
-    chosen = np.sort(np.argsort(-router, axis=-1, kind="stable")[:, :used], axis=-1)
-    weights = np.exp(np.take_along_axis(router, chosen, axis=-1) - router.max(axis=-1, keepdims=True))
+def route(router: np.ndarray, used: int, kind: str = "softmax", bias: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Of each row of logits [T, experts] the ids of the `used` largest, ascending, and the softmax over these alone; or of
+    sigmoids, with `bias` added for the choice, and their shares of the sum. Of equal ones the lower id comes first."""
+    with np.errstate(over="ignore"):
+        scores = router if kind == "softmax" else 1.0 / (1.0 + np.exp(-router))
+    keys = scores if bias is None else scores + bias
+    chosen = np.sort(np.argsort(-keys, axis=-1, kind="stable")[:, :used], axis=-1)
+    weights = np.take_along_axis(scores, chosen, axis=-1)
+    if kind == "softmax":
+        weights = np.exp(weights - router.max(axis=-1, keepdims=True))
     return chosen, weights / weights.sum(axis=-1, keepdims=True)
 
 
@@ -130,13 +135,17 @@ class F64:
     def convolved(self, rows: np.ndarray, before: np.ndarray, weight: str) -> tuple[np.ndarray, np.ndarray]:
         return convolved(rows, before, self.model.weight(weight))
 
+    def silu(self, x: np.ndarray) -> np.ndarray:
+        return silu(x)
+
     def delta_rule(self, qkv: np.ndarray, beta: np.ndarray, alpha: np.ndarray, block: str,
                    state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         slope, dt = self.model.weight(f"{block}.ssm_a"), self.model.weight(f"{block}.ssm_dt.bias")
         return delta_rule(qkv, beta, alpha, slope, dt, self.hparams.delta, state)
 
-    def route(self, router: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return route(router, self.hparams.n_experts_used)
+    def route(self, router: np.ndarray, bias: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        chosen, weights = route(router, self.hparams.n_experts_used, self.family.router, bias)
+        return chosen, weights * self.hparams.experts_scale
 
 
 class LlamaF64(Decoder):
