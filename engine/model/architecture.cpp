@@ -341,8 +341,8 @@ constexpr std::array kArchitectures = {
                  .window_period = 4,
                  .rope_scalings = kRopeScalings,
                  .roles = kPostNormRoles},
-    // modeling_gemma2.py; what files lack is as in llama.cpp's src/models/gemma2.cpp. Norms' weights
-    // in files hold 1 + w. Of 27 B, of 46 layers, no key gives the scale of scores.
+    // modeling_gemma2.py; what files lack is as in llama.cpp's src/models/gemma2.cpp. Norms'
+    // weights in files hold 1 + w. Of 27 B, of 46 layers, no key gives the scale of scores.
     Architecture{.name = "gemma2",
                  .rope_pairs = RopePairs::kHalves,
                  .activation = Activation::kGeGluTanh,

@@ -136,8 +136,7 @@ Status Reader::read_layers() {
 
 Status Reader::read_windows() {
   const std::string key = key_of(keys().sliding_window);
-  LLM_TRY(const std::uint64_t window,
-          gguf_.get_unsigned_or(key, config_.architecture->window));
+  LLM_TRY(const std::uint64_t window, gguf_.get_unsigned_or(key, config_.architecture->window));
   if (window == 0) return Ok{};
   const std::string period_key = key_of(keys().window_period);
   LLM_TRY(const std::vector<bool> windowed, read_flags(period_key));
