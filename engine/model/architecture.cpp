@@ -34,7 +34,6 @@ constexpr std::array kKeysToRefuse = {
     RefusedKey{"attention.temperature_scale", "queries are not scaled by position here"},
     RefusedKey{"use_parallel_residual", "attention and feed-forward are not parallel here"},
     RefusedKey{"rope.scaling.yarn_ext_factor", "YaRN is computed in full here", {1, -1}},
-    RefusedKey{"rope.scaling.yarn_attn_factor", "magnitudes follow from the factor here", {1, 1}},
     RefusedKey{"rope.scaling.yarn_log_multiplier", "magnitudes follow from the factor here"},
     RefusedKey{"rope.dimension_sections", "RoPE over several positions is not computed here"},
     RefusedKey{"expert_count", "this architecture has no experts"},
