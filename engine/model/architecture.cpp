@@ -32,7 +32,6 @@ constexpr std::array kKeysToRefuse = {
     RefusedKey{"attention.temperature_scale", "queries are not scaled by position here"},
     RefusedKey{"use_parallel_residual", "attention and feed-forward are not parallel here"},
     RefusedKey{"rope.scaling.yarn_ext_factor", "YaRN is computed in full here", {1, -1}},
-    RefusedKey{"rope.scaling.yarn_attn_factor", "magnitudes follow from the factor here", {1, 1}},
     RefusedKey{"rope.scaling.yarn_log_multiplier", "magnitudes follow from the factor here"},
     RefusedKey{"rope.dimension_sections", "RoPE over several positions is not computed here"},
     RefusedKey{"expert_count", "this architecture has no experts"},
@@ -338,8 +337,8 @@ constexpr std::array kArchitectures = {
                  .window_period = 4,
                  .rope_scalings = kRopeScalings,
                  .roles = kPostNormRoles},
-    // modeling_gemma2.py; what files lack is as in llama.cpp's src/models/gemma2.cpp. Norms' weights
-    // in files hold 1 + w. Of 27 B, of 46 layers, no key gives the scale of scores.
+    // modeling_gemma2.py; what files lack is as in llama.cpp's src/models/gemma2.cpp. Norms'
+    // weights in files hold 1 + w. Of 27 B, of 46 layers, no key gives the scale of scores.
     Architecture{.name = "gemma2",
                  .rope_pairs = RopePairs::kHalves,
                  .activation = Activation::kGeGluTanh,

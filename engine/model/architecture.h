@@ -37,6 +37,7 @@ struct HyperParameterKeys {
   std::string_view yarn_fast_turns = "rope.scaling.yarn_beta_fast";
   std::string_view yarn_slow_turns = "rope.scaling.yarn_beta_slow";
   std::string_view yarn_log_multiplier = "rope.scaling.yarn_log_multiplier";
+  std::string_view yarn_magnitude = "rope.scaling.yarn_attn_factor";
   std::string_view query_growth = "attention.temperature_scale";
   std::string_view sliding_window = "attention.sliding_window";
   std::string_view window_period = "attention.sliding_window_pattern";

@@ -52,6 +52,7 @@ class Reader {
                                      bool of_windows) const;
   Status read_rope_scaling(RopeSpec& rope) const;
   Status read_yarn(RopeSpec& rope) const;
+  Status check_yarn_magnitude(double magnitude) const;
   Status read_query_growth(RopeSpec& rope) const;
   Status check_long_factors() const;
   Status read_layers();
@@ -140,8 +141,7 @@ Status Reader::read_layers() {
 
 Status Reader::read_windows() {
   const std::string key = key_of(keys().sliding_window);
-  LLM_TRY(const std::uint64_t window,
-          gguf_.get_unsigned_or(key, config_.architecture->window));
+  LLM_TRY(const std::uint64_t window, gguf_.get_unsigned_or(key, config_.architecture->window));
   if (window == 0) return Ok{};
   const std::string period_key = key_of(keys().window_period);
   LLM_TRY(const std::vector<bool> windowed, read_flags(period_key));
@@ -631,7 +631,22 @@ Status Reader::read_rope_scaling(RopeSpec& rope) const {
   LLM_TRY(const float magnitude, read_positive(key_of(keys().rope_magnitude), 1.0F));
   rope.magnitude = static_cast<double>(magnitude);
   LLM_RETURN_IF_ERROR(check_long_factors());
-  return scaling->is_yarn ? read_yarn(rope) : Ok{};
+  const double own_magnitude = rope.magnitude;
+  if (scaling->is_yarn) {
+    LLM_RETURN_IF_ERROR(read_yarn(rope));
+  }
+  return check_yarn_magnitude(rope.magnitude / own_magnitude);
+}
+
+/// Some files state the magnitude that YaRN has by itself; another one is not computed.
+Status Reader::check_yarn_magnitude(double magnitude) const {
+  constexpr double kRounding = 1e-5;
+  const std::string key = key_of(keys().yarn_magnitude);
+  LLM_TRY(const float stated, gguf_.get_float_or(key, 1));
+  if (stated == 1.0F || std::abs(static_cast<double>(stated) - magnitude) <= kRounding) return Ok{};
+  return unsupported(key, fmt::format("found {}, need 1 or {:.7}: magnitudes follow from the "
+                                      "factor here",
+                                      stated, magnitude));
 }
 
 /// Factors for long texts are read for all: a file whose context they are not for is refused.

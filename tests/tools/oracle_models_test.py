@@ -183,6 +183,7 @@ REFUSED = [
     # Keys that change nothing.
     ("qwen3moe", {"expert_shared_count": 0, "leading_dense_block_count": 0, "expert_weights_scale": 1.0, "expert_gating_func": 1}, {}, ""),
     ("mistral", YARN | {"rope.scaling.yarn_ext_factor": 1.0, "rope.scaling.yarn_attn_factor": 1.0}, {}, ""),
+    ("mistral", YARN | {"rope.scaling.yarn_attn_factor": 1.2079442}, {}, ""), ("mistral", {"rope.scaling.yarn_attn_factor": 1.2}, {}, NOT_MODELLED),
     ("granite", {"rope.scaling.finetuned": True, "expert_count": 0}, {}, ""), ("mistral", {"rope.scaling.finetuned": False}, {}, ""),
 ]
 

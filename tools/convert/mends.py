@@ -68,6 +68,12 @@ def head_dim(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
         put(writer, "{arch}.rope.dimension_count", int(dim * (of.rope.get("partial_rotary_factor") or 1.0)))
 
 
+def rope_theta(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
+    """RoPE's base is dropped by Gemma 2."""
+    if of.config.get("model_type") == "gemma2" and value_of(writer, "{arch}.rope.freq_base") is None:
+        put(writer, "{arch}.rope.freq_base", float(of.rope["rope_theta"]))
+
+
 def rope_magnitude(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
     """What multiplies scores under YaRN and LongRoPE. A GGUF of YaRN without attn_factor means 0.1 ln(factor) + 1, divided by
     0.1 m ln(factor) + 1 where it has yarn_log_multiplier m, and with it so many times that; the converter writes yarn_attn_factor instead, from attention_factor alone. Of LongRoPE it drops attention_factor."""
@@ -139,4 +145,4 @@ def sentencepiece(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
             kinds[token["id"]] = gguf.TokenType.CONTROL if token.get("special") else gguf.TokenType.USER_DEFINED
 
 
-MENDS = (window, head_dim, rope_magnitude, ends, added_around, sentencepiece)
+MENDS = (window, head_dim, rope_theta, rope_magnitude, ends, added_around, sentencepiece)

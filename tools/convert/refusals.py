@@ -42,7 +42,7 @@ CLASSES = {
                         partial_rope=True, ropes=("default",)),
     "smollm3": Class(no_rope_period=4),
     "gemma2": Class({"use_bidirectional_attention": (False, None), "attention_bias": (False,), "tie_word_embeddings": (True, None)}, ("gelu_pytorch_tanh",), window_period=2,
-                    wide_layers=46),
+                    ropes=("default",), wide_layers=46),
     "gemma3_text": Class({"use_bidirectional_attention": (False, None)}, ("gelu_pytorch_tanh",), window_period=6, wide_layers=62),
     "gemma4_text": Class({"use_bidirectional_attention": ("vision", None), "attention_bias": (False,)},
                          ("gelu_pytorch_tanh",), partial_rope=True, ropes=("proportional",), plain_windows=True),

@@ -53,6 +53,7 @@ REFUSED = [
     ("granite", "config.json", {"attention_multiplier": 0.0}, (), "attention_multiplier is 0.0"),
     ("granite", "config.json", {"logits_scaling": -1.0}, (), "logits_scaling is -1.0"),
     ("gemma2", "config.json", {"tie_word_embeddings": False}, (), "tie_word_embeddings is False"),
+    ("gemma2", "config.json", {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}}, (), "RoPE scaling is 'linear'"),
     ("gemma2", "config.json", {"query_pre_attn_scalar": 15}, (), "query_pre_attn_scalar is 15"),
     ("gemma3", "config.json", {"query_pre_attn_scalar": 15}, (), "query_pre_attn_scalar is 15"),
     ("gemma3", "config.json", {"layer_types": ["full_attention"] * 2 + ["sliding_attention"] * 5}, (), "layer_types"),
@@ -78,6 +79,7 @@ KEPT = [
     ("llama-bpe", "config.json", {"sliding_window": 32}, (), {"llama.attention.sliding_window": None}),  # which the class ignores
     ("ministral3", "config.json", {"sliding_window": 32, "rope_parameters.mscale": 0.5}, (),
      {"mistral3.attention.sliding_window": 32, "mistral3.rope.scaling.attn_factor": (1 + DEFAULT) / (2 * DEFAULT)}),
+    ("gemma2", "config.json", {"rope_parameters.rope_theta": 5000.0}, (), {"gemma2.rope.freq_base": 5000.0}),
     ("granite", "config.json", {}, (), {"granite.attention.key_length": 10, "granite.rope.dimension_count": 10}),
     ("qwen3", "config.json", {"rope_parameters": YARN | {"attention_factor": 2.0}}, (),
      {"qwen3.rope.scaling.attn_factor": 2.0 / DEFAULT, "qwen3.rope.scaling.yarn_attn_factor": None}),

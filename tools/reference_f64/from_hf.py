@@ -63,7 +63,7 @@ def tensor_names(source: GgufModel, n_layers: int, parameters: Iterable[str]) ->
         experts = [f"blk.{layer}.{name}" for name, hf_name in EXPERTS.items() if hf_name == re.sub("block_sparse_moe|feed_forward", "mlp", part)]
         named = parameter.replace(".dt_bias", ".dt_proj.bias")
         name = (experts or [known.get_name(named, (".weight", ".bias")) or ""])[0].replace("ssm_in", "attn_qkv")
-        choices = (name, name + ".weight", name + ".bias", "token_embd.weight" if name == "output.weight" else "")
+        choices = (name, name + ".weight", name + ".bias", "token_embd.weight" if parameter == "lm_head.weight" else "")
         out |= {parameter: choice for choice in reversed(choices) if source.has(choice)}
     return out
 

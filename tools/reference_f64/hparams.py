@@ -262,7 +262,7 @@ _SCALE_KEYS = ("logit_scale", "residual_scale", "embedding_scale", "attention.sc
 # The values that change nothing.
 _REFUSED_KEYS = {"attention.clamp_kqv": (), "attention.temperature_scale": (0.0,), "attn_logit_softcapping": (), "final_logit_softcapping": (),
                  "rope.dimension_sections": (), "rope.scaling.yarn_ext_factor": (1.0, -1.0),
-                 "rope.scaling.yarn_attn_factor": (1.0,), "rope.scaling.yarn_log_multiplier": ()}
+                 "rope.scaling.yarn_log_multiplier": ()}
 _EXPERT_KEYS = {"expert_shared_count": (0,), "expert_shared_feed_forward_length": (0,), "leading_dense_block_count": (0,),
                 "expert_weights_norm": (True,), "expert_gating_func": (1,),
                 "expert_group_count": (0, 1), "interleave_moe_layer_step": (0, 1)}
@@ -397,7 +397,10 @@ class Reader:
         return float(self._number(key, 0.0) if self.family.scales else 0.0) or absent
 
     def _rope(self, dims: int) -> Rope:
-        kind = self._value(f"{self.arch}.rope.scaling.type", "linear")
+        kind, factor = self._value(f"{self.arch}.rope.scaling.type", "linear"), self._number("rope.scaling.factor", 1.0)
+        stated = self._number("rope.scaling.yarn_attn_factor", 1.0)  # by some files, what is computed anyway
+        if stated != 1.0 and not (kind == "yarn" and factor > 1.0 and abs(stated - 0.1 * math.log(factor) - 1.0) < 1e-5):
+            raise UnsupportedModel(f"{self.arch}.rope.scaling.yarn_attn_factor is not modelled")
         if kind not in ("none", "linear", "yarn") and not (kind == "longrope" and self.family.long_rope):
             raise UnsupportedModel(f"rope scaling {kind!r} is not modelled")
         theta = float(self._number("rope.freq_base", self.family.theta))

@@ -36,7 +36,8 @@ constexpr std::array kNumbers = {
     &Keys::old_rope_scale,  &Keys::rope_magnitude,  &Keys::window_rope_theta,
     &Keys::embedding_scale, &Keys::attention_scale, &Keys::residual_scale,
     &Keys::logit_scale,     &Keys::logit_cap,       &Keys::query_growth,
-    &Keys::yarn_fast_turns, &Keys::yarn_slow_turns, &Keys::yarn_log_multiplier};
+    &Keys::yarn_fast_turns, &Keys::yarn_slow_turns, &Keys::yarn_log_multiplier,
+    &Keys::yarn_magnitude,  &Keys::score_cap};
 constexpr std::array<std::string_view, 3> kSwitches = {"tokenizer.ggml.add_bos_token",
                                                        "tokenizer.ggml.add_eos_token",
                                                        "tokenizer.ggml.add_space_prefix"};

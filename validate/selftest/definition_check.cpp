@@ -275,7 +275,8 @@ void check_attention_case(const AttentionSpec& spec, std::size_t n, float query_
     if (cap > 0) scores[j] = cap * std::tanh(scores[j] / cap);
     most = std::max(most, scores[j]);
     least = std::min(least, scores[j]);
-    score_error = std::max(score_error, (static_cast<double>(dim) + 2) * kU * magnitude + 8 * kU * cap);
+    score_error =
+        std::max(score_error, (static_cast<double>(dim) + 2) * kU * magnitude + 8 * kU * cap);
   }
   double total = 0;
   for (double& s : scores) total += s = std::exp(s - most);

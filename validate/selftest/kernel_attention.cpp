@@ -102,8 +102,8 @@ class CachedHead {
     std::byte* page = pages_[position / kChunk];
     return {layout_, page + keys_offset(), page + values_offset(), position % kChunk};
   }
-  reference::AttentionPartial attend_coded(std::span<const float> q, float cap,
-                                           std::size_t begin, std::size_t end) const {
+  reference::AttentionPartial attend_coded(std::span<const float> q, float cap, std::size_t begin,
+                                           std::size_t end) const {
     reference::CodedRows keys{head_dim()};
     reference::CodedRows values{head_dim()};
     for (std::size_t j = begin; j < end; ++j) reference::read_row(row_of(j), keys, values);
@@ -196,8 +196,8 @@ void check_call(EntryCheck& check, const CachedHead& head, const Call& call, con
       fmt::format("head_dim {}, {} heads, {} cache, {} tokens from position {}, chunks {} .. {}, "
                   "window {}, cap {}, {} queries, {} keys, {} values",
                   dim, call.n_heads, kv_name(head.layout().type), call.n_tokens,
-                  call.first_position, call.chunk_begin, call.chunk_end, call.window,
-                  call.cap, name_of(feed.queries), name_of(feed.keys), name_of(feed.values)),
+                  call.first_position, call.chunk_begin, call.chunk_end, call.window, call.cap,
+                  name_of(feed.queries), name_of(feed.keys), name_of(feed.values)),
       expected, before, shift, [&](auto& table, float* partial) {
         Guarded<std::byte> workspace(
             attend_workspace_bytes(head.layout(), call.n_tokens * call.n_heads), 0,

@@ -253,10 +253,10 @@ void Interpreter::attend(const Tap& tap, int layer, const OpInputs& in, std::spa
   const std::span<const float> sinks = vector(tap.weight, layer);
   for (std::size_t t = 0; t < n; ++t) {
     for (std::size_t head = 0; head < spec.n_heads; ++head) {
-      reference::attend(row(row(in.taps[0], t, n), head, spec.n_heads),
-                        {spec.scale, spec.score_cap}, *in.cache, in.cache_layer, head / spec.heads_per_kv(), in.positions[t], spec.window,
-                        sinks.empty() ? nullptr : &sinks[head],
-                        row(row(y, t, n), head, spec.n_heads));
+      reference::attend(
+          row(row(in.taps[0], t, n), head, spec.n_heads), {spec.scale, spec.score_cap}, *in.cache,
+          in.cache_layer, head / spec.heads_per_kv(), in.positions[t], spec.window,
+          sinks.empty() ? nullptr : &sinks[head], row(row(y, t, n), head, spec.n_heads));
     }
   }
 }

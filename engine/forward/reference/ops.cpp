@@ -194,9 +194,9 @@ void finish(const AttentionPartial& sum, std::span<float> context) {
   for (std::size_t d = 0; d < context.size(); ++d) context[d] = sum.o[d] / sum.l;
 }
 
-void attend(std::span<const float> q, const ScoreRule& rule, const SequenceState& cache, std::size_t layer,
-            std::size_t kv_head, std::size_t position, std::size_t window, const float* sink,
-            std::span<float> context) {
+void attend(std::span<const float> q, const ScoreRule& rule, const SequenceState& cache,
+            std::size_t layer, std::size_t kv_head, std::size_t position, std::size_t window,
+            const float* sink, std::span<float> context) {
   const std::size_t n_keys = position + 1;
   const std::size_t first_key = window == 0 || window > n_keys ? 0 : n_keys - window;
   const auto attend_to_chunk = [&](std::size_t chunk) {

@@ -89,9 +89,9 @@ void finish(const AttentionPartial& sum, std::span<float> context);
 /// `window` of 0 .. position, or all where it is 0.
 /// @param sink     the head's; nullptr: it has none
 /// @param context  (head_dim), overwritten
-void attend(std::span<const float> q, const ScoreRule& rule, const SequenceState& cache, std::size_t layer,
-            std::size_t kv_head, std::size_t position, std::size_t window, const float* sink,
-            std::span<float> context);
+void attend(std::span<const float> q, const ScoreRule& rule, const SequenceState& cache,
+            std::size_t layer, std::size_t kv_head, std::size_t position, std::size_t window,
+            const float* sink, std::span<float> context);
 
 /// y[i] = contract::activate(kind, gate[i], up[i]).
 void activate(Activation kind, std::span<const float> gate, std::span<const float> up,
