@@ -29,6 +29,7 @@ constexpr std::size_t kWideHeadDim = 24;  // of qwen3
 constexpr std::size_t kFullAttentionPeriod = 2;
 constexpr DeltaNetSpec kDeltaNet = {
     .n_k_heads = 2, .n_v_heads = 4, .k_dim = 20, .v_dim = 8, .conv_width = 4};
+constexpr std::size_t kConvWidth = 3;  // of lfm2
 constexpr std::size_t kExperts = 5;
 constexpr std::size_t kExpertsUsed = 2;
 constexpr std::size_t kSharedFeedForward = 96;
@@ -144,8 +145,11 @@ std::string random_block(WeightType type, float amplitude, Random& random) {
 }
 
 /// Where an architecture has both kinds of layers, every other has attention.
+bool has_recurrent_layers(const Architecture& architecture) {
+  return architecture.full_attention_period > 0 || architecture.has_short_convs;
+}
 bool is_recurrent(const Architecture& architecture, std::size_t layer) {
-  return architecture.full_attention_period > 0 && layer % kFullAttentionPeriod == 0;
+  return has_recurrent_layers(architecture) && layer % kFullAttentionPeriod == 0;
 }
 
 HyperParameters hyper_parameters(const TinyOptions& options) {
@@ -153,7 +157,7 @@ HyperParameters hyper_parameters(const TinyOptions& options) {
   config.architecture = find_architecture(options.architecture);
   REQUIRE(config.architecture != nullptr);
   config.n_layers = options.n_layers;
-  if (config.architecture->full_attention_period > 0)
+  if (has_recurrent_layers(*config.architecture))
     config.n_layers = std::max(config.n_layers, kFullAttentionPeriod);
   config.d_model = kModelDim;
   const std::size_t head_dim = options.architecture == "qwen3" ? kWideHeadDim : kHeadDim;
@@ -178,6 +182,10 @@ HyperParameters hyper_parameters(const TinyOptions& options) {
     config.layers.push_back(
         {.mixer = attention, .ffns = {ffn}, .has_pre_norms = config.architecture->has_pre_norms});
     if (is_recurrent(*config.architecture, i)) config.layers.back().mixer = kDeltaNet;
+    if (is_recurrent(*config.architecture, i) && config.architecture->has_short_convs)
+      config.layers.back().mixer = ShortConvSpec{kModelDim, kConvWidth};
+    if (i == 0 && config.architecture->has_dense_layers)
+      config.layers.back().ffns = {FfnSpec{.d_ff = kFeedForward}};
     if (!shares_keys) continue;
     LayerSpec& layer = config.layers.back();
     AttentionSpec& spec = *layer.attention();
@@ -289,6 +297,10 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
     if (config.architecture->has_shared_expert)
       model.set_u32(key(config.architecture->keys.d_shared), kSharedFeedForward);
   }
+  if (config.architecture->has_dense_layers) {
+    model.set_u32(key(config.architecture->keys.d_expert), kFeedForward);
+    model.set_u32(key(config.architecture->keys.n_dense_layers), 1);
+  }
   if (config.architecture->has_scales) {
     model.set_f32(key(config.architecture->keys.embedding_scale), 3.0F);
     model.set_f32(key(config.architecture->keys.attention_scale), 0.2F);
@@ -342,6 +354,13 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
     model.set_f32(key(config.architecture->keys.rope_magnitude), 1.2F);
   model.set_u32(key("attention.head_count"), kHeads);
   model.set_u32(key("attention.head_count_kv"), kKvHeads);
+  if (config.architecture->has_short_convs) {
+    std::vector<std::uint32_t> kv_heads;
+    for (const LayerSpec& layer : config.layers)
+      kv_heads.push_back(static_cast<std::uint32_t>(layer.n_kv_heads()));
+    model.set_array(key("attention.head_count_kv"), GgufType::kUint32, kv_heads);
+    model.set_u32(key(config.architecture->keys.conv_width), kConvWidth);
+  }
   if (options.unlike_layers) {
     std::vector<std::uint32_t> heads;
     std::vector<std::uint32_t> kv_heads;
@@ -388,7 +407,8 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
                                          : vector_values(name, n_rows * n_cols, ++seed)});
   };
   add("token_embd.weight", WeightType::kQ8_0, {kModelDim, pieces().size()}, true);
-  add("output_norm.weight", WeightType::kF32, {kModelDim}, false);
+  add(name_in_file(config, *find_role("output_norm.weight"), kOutsideLayers), WeightType::kF32,
+      {kModelDim}, false);
   if (!options.tied_output)
     add("output.weight", WeightType::kQ4_0, {kModelDim, pieces().size()}, true);
   const auto add_layer = [&](const HyperParameters& of, int at) {

@@ -64,6 +64,14 @@ constexpr SyntheticFamily qwen35(DeltaNetSpec delta, SyntheticFamily experts = {
   experts.head_of_rope = 4;
   return experts;
 }
+constexpr SyntheticFamily lfm2(SyntheticFamily experts = {}) {
+  experts.architecture = experts.n_experts > 0 ? "lfm2moe" : "lfm2";
+  experts.pre_tokenizer = "lfm2";
+  experts.rope_theta = 1000000.0F;
+  experts.conv_width = 3;
+  return experts;
+}
+constexpr std::size_t kLfm2Period = 3;
 constexpr SyntheticFamily with_mtp(SyntheticFamily family) {
   family.mtp = true;
   return family;
@@ -116,6 +124,10 @@ constexpr std::array kShapes = {
     SyntheticShape{
         "qwen3.5moe-small", 128, 96, 4, 4, 1, 48, 515, 512, false,
         qwen35({2, 4, 40, 24, 4}, {.n_experts = 10, .n_experts_used = 6, .d_shared = 160})},
+    SyntheticShape{"lfm2-1.2b", 2048, 8192, 16, 32, 8, 64, 65536, 128000, true, lfm2()},
+    SyntheticShape{"lfm2-small", 192, 384, 6, 4, 1, 48, 515, 512, true, lfm2()},
+    SyntheticShape{"lfm2moe-small", 192, 96, 5, 4, 1, 48, 515, 512, true,
+                   lfm2({.n_experts = 10, .n_experts_used = 6, .d_dense = 384})},
 };
 
 /// SplitMix64 (Steele, Lea, Flood 2014): a stream of well-mixed words from any start.
@@ -198,14 +210,18 @@ HyperParameters hyper_parameters(const SyntheticShape& s) {
                 .n_experts = s.family.n_experts,
                 .n_used = s.family.n_experts_used,
                 .d_shared = s.family.d_shared,
+                .router = config.architecture->router,
                 .own_norms = config.architecture->has_ffn_norms}}};
   config.layers.assign(config.n_layers, layer);
   const std::size_t period = config.architecture->full_attention_period;
   for (std::size_t i = 0; i < config.n_layers; ++i) {
     config.layers[i].attention()->output_gate = config.architecture->has_output_gate;
     if (period > 0 && (i + 1) % period != 0) config.layers[i].mixer = s.family.delta;
+    if (s.family.conv_width > 0 && (i + 1) % kLfm2Period != 0)
+      config.layers[i].mixer = ShortConvSpec{config.d_model, s.family.conv_width};
     if (s.family.window_head_dim > 0) be_gemma4(s.family, config, i);
   }
+  if (s.family.d_dense > 0) config.layers[0].ffns = {{.d_ff = s.family.d_dense}};
   return config;
 }
 
@@ -227,8 +243,9 @@ class Plan {
           (role->name == "output.weight" && !options_.shape.tied_output) ||
           (role->name == "rope_freqs.weight" && (options_.shape.family.llama3.factor > 0 ||
                                                  options_.shape.family.window_head_dim > 0)) ||
-          (role->name == "nextn.shared_head_norm.weight" && config.is_mtp());
-      if (need_of(config, *role, layer) != Need::kRequired && !is_there) continue;
+          role->name == "exp_probs_b.bias" || (role->name == "nextn.shared_head_norm.weight" && config.is_mtp());
+      const Need need = need_of(config, *role, layer);
+      if (need == Need::kAbsent || (need == Need::kOptional && !is_there)) continue;
       const RowsInTensor rows = rows_in_tensor(config, *role, layer);
       const std::string name = name_in_file(config, *role, layer);
       if (rows.first > 0 || std::ranges::count(tensors_, name, &SyntheticTensor::name) > 0)
@@ -274,13 +291,26 @@ void add_metadata(GgufWriter& writer, const SyntheticOptions& options) {
   if (s.family.mtp) size(keys.n_mtp_layers, 1);
   size(keys.context, s.context);
   size(keys.d_model, s.d_model);
-  size(keys.d_ff, s.d_ff);
+  size(keys.d_ff, s.family.d_dense > 0 ? s.family.d_dense : s.d_ff);
+  if (s.family.d_dense > 0) {
+    size(keys.d_expert, s.d_ff);
+    size(keys.n_dense_layers, 1);
+    size(keys.router, 2);  // sigmoids
+  }
   if (s.family.n_experts > 0) {
     size(keys.n_experts, s.family.n_experts);
     size(keys.n_experts_used, s.family.n_experts_used);
   }
   size(keys.n_heads, s.n_heads);
-  size(keys.n_kv_heads, s.n_kv_heads);
+  if (s.family.conv_width > 0) {
+    std::vector<std::int32_t> kv_heads;
+    for (const LayerSpec& layer : config.layers)
+      kv_heads.push_back(static_cast<std::int32_t>(layer.n_kv_heads()));
+    writer.add_numbers<std::int32_t>(architecture.key(keys.n_kv_heads), kv_heads);
+    size(keys.conv_width, s.family.conv_width);
+  } else {
+    size(keys.n_kv_heads, s.n_kv_heads);
+  }
   size(keys.head_dim, s.head_dim);
   size(keys.value_dim, s.head_dim);
   size(keys.rope_dims, config.ropes[0].dims);

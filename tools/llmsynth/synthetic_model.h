@@ -41,6 +41,8 @@ struct SyntheticFamily {
   std::uint32_t n_experts_used = 0;
   std::uint32_t d_shared = 0;      ///< FfnSpec::d_shared
   DeltaNetSpec delta = {};         ///< of all layers but each fourth; none without heads
+  std::uint32_t conv_width = 0;    ///< of short convolutions, all layers but each third; 0: none
+  std::uint32_t d_dense = 0;       ///< of the first layer, which then has no experts
   std::uint32_t head_of_rope = 1;  ///< one part of so many of a head rotates
   bool mtp = false;                ///< a block after the layers predicts further tokens
   // Of gemma4, in which all but each third layer have a window:
@@ -73,7 +75,8 @@ struct SyntheticShape {
 /// both halves), "gemma4-small" (unlike heads, shared keys, layers' own inputs), "gemma4moe-small"
 /// (a feed-forward beside experts), "qwen3moe-small" and "gpt-oss-small" (6 of 10 experts) and
 /// "phi3-small" (fused matrices), "qwen3.5-small" and "qwen3.5moe-small" (Gated DeltaNets),
-/// "qwen3.5-mtp-small" (with a block for further tokens, as the large ones have);
+/// "qwen3.5-mtp-small" (with a block for further tokens, as the large ones have), "lfm2-small" and
+/// "lfm2moe-small" (short convolutions; experts chosen by sigmoids); "lfm2-1.2b" (its sizes);
 /// "qwen3-30b-a3b-4l", "gpt-oss-20b-4l", "qwen3.5-9b-8l" and "qwen3.5-35b-a3b-4l", some layers of
 /// these; or nothing.
 std::optional<SyntheticShape> find_synthetic_shape(std::string_view name);

@@ -90,6 +90,7 @@ constexpr std::array kDeepSeekLlm = {
 
 constexpr std::array kRules = {
     PublishedRule{"llama-bpe", kLlama3, true},
+    PublishedRule{"lfm2", kLlama3, true},
     PublishedRule{"smaug-bpe", kLlama3},
     PublishedRule{"qwen2", kQwen2},
     PublishedRule{"deepseek-r1-qwen", kQwen2},
