@@ -134,6 +134,12 @@ def check_window(writer: gguf.GGUFWriter, of: Checkpoint, context: int) -> None:
                f"--context {of.window}, for a model of that many positions")
 
 
+def check_divisors(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
+    """The scaling llama3 is a tensor, which the converter writes of some classes only."""
+    if of.rope["rope_type"] == "llama3" and not any("rope_freqs.weight" in tensors for tensors in writer.tensors):
+        refuse(f"config.json: RoPE scaling is 'llama3', which the GGUF of a {of.config.get('model_type')} would not say", "another one, or none")
+
+
 def check_long_rope(of: Checkpoint, context: int) -> None:
     """The engine takes LongRoPE's long divisors for every text."""
     original = of.rope.get("original_max_position_embeddings")

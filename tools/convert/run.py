@@ -25,6 +25,7 @@ class Writer(gguf.GGUFWriter):
         for mend in mends.MENDS:
             mend(self, self.of)
         refusals.check_window(self, self.of, self.context)
+        refusals.check_divisors(self, self.of)
         super().write_header_to_file(path)
 
     def write_tensors_to_file(self, *, progress: bool = False) -> None:

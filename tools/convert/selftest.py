@@ -26,6 +26,8 @@ from errors import ConversionError
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden" / "architectures"
 DEFAULT = 0.1 * math.log(4.0) + 1  # YaRN's magnitude for a factor of 4
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 256, "rope_theta": 5000.0}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 128,
+          "rope_theta": 10000.0}
 LONG = {"rope_type": "longrope", "long_factor": [1.0, 4.0, 20.0], "short_factor": [1.0, 1.1, 1.3], "rope_theta": 10000.0,
         "partial_rotary_factor": 0.6, "original_max_position_embeddings": 16}
 WORDS = {"pre_tokenizer": {"type": "Whitespace"}}
@@ -48,6 +50,7 @@ REFUSED = [
     ("olmo2", "config.json", {"attention_bias": True}, (), "attention_bias is True"),
     ("olmo3", "config.json", {"rope_parameters.sliding_attention.rope_type": "linear"}, (), "RoPE scaling of windows is 'linear'"),
     ("ernie4.5", "config.json", {"use_bias": True}, (), "use_bias is True"),
+    *((name, "config.json", {"rope_parameters": LLAMA3}, (), "RoPE scaling is 'llama3'") for name in ("qwen3", "ernie4.5", "seed-oss")),
     ("ministral3", "config.json", {"rope_parameters.truncate": False}, (), "truncate of YaRN is False"),
     ("ministral3", "config.json", {"rope_parameters.rope_type": "default"}, (), "RoPE scaling is 'default'"),
     ("granite", "config.json", {"attention_multiplier": 0.0}, (), "attention_multiplier is 0.0"),

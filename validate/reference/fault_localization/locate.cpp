@@ -77,7 +77,8 @@ std::string suspects(const Tap& tap, const std::string& type) {
     case TapOp::kRope:
       return "position, theta, how dims are paired, the norm of the heads, or the scale of q";
     case TapOp::kAttention:
-      return "1/sqrt(d), the causal mask, which KV head a head reads, or rows of the KV cache";
+      return "1/sqrt(d), the cap of scores, the causal mask, which KV head a head reads, or rows "
+             "of the KV cache";
     case TapOp::kOutputGate:
       return "the sigmoid, or rows of q and of the gate exchanged";
     case TapOp::kConvolution:
