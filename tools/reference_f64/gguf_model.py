@@ -184,7 +184,7 @@ class GgufModel:
     def _check_tensors(self) -> None:
         hp = self.hparams
         want = {f"blk.{i}.{name}": shape for i in range(hp.n_layers) for name, shape in layer_shapes(hp, self.family, i).items()}
-        want["output_norm.weight"] = (hp.d_model,)
+        want[f"{self.family.final_norm}.weight"] = (hp.d_model,)
         vocab = self._tensors["token_embd.weight"].shape[1] if self.has("token_embd.weight") else 0
         want["token_embd.weight"] = (vocab, hp.d_model)
         pairs = (hp.rope.dims // 2,)
