@@ -117,7 +117,6 @@ constexpr std::array kDeepSeekLlm = {SplitPass{kEachLineBreak},   SplitPass{kCas
 constexpr std::array kRules = {
     PreTokenizerRule{
         .name = "llama-bpe", .passes = kLlama3, .ignore_merges = true, .add_bos = true},
-    PreTokenizerRule{.name = "lfm2", .passes = kLlama3, .ignore_merges = true, .add_bos = true},
     PreTokenizerRule{.name = "smaug-bpe", .passes = kLlama3},
     PreTokenizerRule{.name = "qwen2", .passes = kQwen2},
     PreTokenizerRule{.name = "deepseek-r1-qwen", .passes = kQwen2},
@@ -140,6 +139,7 @@ constexpr std::array kRules = {
     PreTokenizerRule{.name = "hunyuan-dense", .passes = kHunyuanDense},
     PreTokenizerRule{.name = "chatglm-bpe", .passes = kLlama3},
     PreTokenizerRule{.name = "glm4", .passes = kLlama3, .ignore_merges = true},
+    PreTokenizerRule{.name = "lfm2", .passes = kLlama3, .ignore_merges = true, .add_bos = true},
 };
 
 }  // namespace

@@ -85,7 +85,7 @@ TEST_CASE("every role is bound to its own tensor, and packed from it", "[roles]"
     const bool is_of_keys =
         role->name == "attn_v.weight" && architecture == "gemma4" && layer % 2 == 1;
     REQUIRE(view.name == (is_of_keys ? tensor_name("attn_k.weight", layer)
-                                     : name_in_file(*model->config.architecture, *role, layer)));
+                                     : name_in_file(model->config, *role, layer)));
     bound.insert(view.name);
     const bool is_gate = role->name == "attn_q_gate.weight";
     const bool is_alpha = role->name == "ssm_alpha.weight";

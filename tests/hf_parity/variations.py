@@ -13,7 +13,7 @@ from shapes import Shape
 
 State = dict[str, torch.Tensor]
 CHANNELS = 3
-HEAD_NORMS = "[qk]_norm|(query|key)_layernorm"
+HEAD_NORMS = "[qk]_(layer)?norm|(query|key)_layernorm"
 BOS = 1  # the token that every sequence begins with
 
 

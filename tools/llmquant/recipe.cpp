@@ -160,7 +160,8 @@ ModelShape model_shape(const GgufFile& gguf) {
 bool is_recipe_tensor(const GgufTensor& tensor) {
   return tensor.n_dims >= 2 && tensor.name.ends_with("weight") &&
          !contains(tensor.name, "_norm.weight") && !contains(tensor.name, "ffn_gate_inp") &&
-         !contains(tensor.name, "ssm_conv1d.weight");
+         !contains(tensor.name, "ssm_conv1d.weight") &&
+         !contains(tensor.name, "shortconv.conv.weight");
 }
 
 WeightType recipe_type(const Recipe& recipe, const ModelShape& shape, const GgufTensor& tensor) {

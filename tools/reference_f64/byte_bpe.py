@@ -73,8 +73,8 @@ RULES = {
     "seed-coder": [split(SEED), byte_level(False)],
     "hunyuan-dense": [*map(split, HUNYUAN), byte_level(False)],
     "chatglm-bpe": [split(LLAMA3), byte_level(False)],
-    "lfm2": [split(LLAMA3), byte_level(False)],
     "glm4": [split(LLAMA3), byte_level(False)],
+    "lfm2": [split(LLAMA3), byte_level(False)],
 }
 IGNORE_MERGES = ("llama-bpe", "lfm2", "tekken", "gpt-4o", "glm4")
 ADD_BOS = ("llama-bpe", "lfm2", "tekken")  # where the file does not say

@@ -13,7 +13,7 @@ import numpy as np
 
 from hparams import Family, Reader, UnsupportedModel, family_of, layer_shapes
 
-UNSCALED = ("token_embd.weight", "ffn_gate_inp.weight", "ssm_conv1d.weight")  # of more dims than one
+UNSCALED = ("token_embd.weight", "ffn_gate_inp.weight", "ssm_conv1d.weight", "shortconv.conv.weight")  # of more dims than one
 BLOCK_BYTES = 16 << 20  # of f64, of the rows of a matrix that a product has in memory at once
 
 
@@ -197,6 +197,8 @@ class GgufModel:
         if self.family.value_norm:
             want = {name: shape for name, shape in want.items() if not name.endswith("attn_v.weight") or self.has(name)}
         optional = {"output.weight": (vocab, hp.d_model), "rope_freqs.weight": pairs}
+        if self.family.expert_bias:
+            optional |= {f"blk.{i}.exp_probs_b.bias": (hp.n_experts,) for i in range(hp.n_layers) if hp.has_experts(i)}
         if self.family.long_rope and (self.has("rope_factors_long.weight") or self.has("rope_factors_short.weight")):
             want |= {"rope_factors_long.weight": pairs, "rope_factors_short.weight": pairs}
             if not hp.original_context:

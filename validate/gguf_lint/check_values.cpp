@@ -24,20 +24,20 @@ constexpr std::array kCounts = {
     &Keys::original_context, &Keys::sliding_window,   &Keys::window_period,
     &Keys::pooling,          &Keys::n_mtp_layers,     &Keys::full_attention_period,
     &Keys::window_value_dim, &Keys::window_rope_dims, &Keys::shared_kv_layers,
-    &Keys::layer_input};
+    &Keys::layer_input,      &Keys::n_dense_layers,   &Keys::router};
 /// One number, or an array of one for each layer.
 constexpr std::array kLayerCounts = {
     &Keys::d_ff,           &Keys::n_heads,        &Keys::n_kv_heads,    &Keys::head_dim,
     &Keys::n_experts,      &Keys::n_experts_used, &Keys::d_shared,      &Keys::conv_width,
     &Keys::delta_k_dim,    &Keys::delta_k_heads,  &Keys::delta_v_heads, &Keys::delta_v_rows,
-    &Keys::window_head_dim};
+    &Keys::window_head_dim, &Keys::d_expert};
 constexpr std::array kNumbers = {
     &Keys::norm_eps,        &Keys::rope_theta,      &Keys::rope_scale,
     &Keys::old_rope_scale,  &Keys::rope_magnitude,  &Keys::window_rope_theta,
     &Keys::embedding_scale, &Keys::attention_scale, &Keys::residual_scale,
     &Keys::logit_scale,     &Keys::logit_cap,       &Keys::query_growth,
     &Keys::yarn_fast_turns, &Keys::yarn_slow_turns, &Keys::yarn_log_multiplier,
-    &Keys::yarn_magnitude,  &Keys::score_cap};
+    &Keys::yarn_magnitude,  &Keys::score_cap,       &Keys::experts_scale};
 constexpr std::array<std::string_view, 3> kSwitches = {"tokenizer.ggml.add_bos_token",
                                                        "tokenizer.ggml.add_eos_token",
                                                        "tokenizer.ggml.add_space_prefix"};

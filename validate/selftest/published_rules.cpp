@@ -90,7 +90,6 @@ constexpr std::array kDeepSeekLlm = {
 
 constexpr std::array kRules = {
     PublishedRule{"llama-bpe", kLlama3, true},
-    PublishedRule{"lfm2", kLlama3, true},
     PublishedRule{"smaug-bpe", kLlama3},
     PublishedRule{"qwen2", kQwen2},
     PublishedRule{"deepseek-r1-qwen", kQwen2},
@@ -113,6 +112,7 @@ constexpr std::array kRules = {
     PublishedRule{"hunyuan-dense", kHunyuanDense},
     PublishedRule{"chatglm-bpe", kLlama3},
     PublishedRule{"glm4", kLlama3, true},
+    PublishedRule{"lfm2", kLlama3, true},
 };
 
 }  // namespace
