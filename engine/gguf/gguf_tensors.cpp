@@ -24,7 +24,8 @@ std::string_view other_tensor_type(std::uint32_t id) {
       {4, "Q4_2 (removed)"}, {5, "Q4_3 (removed)"}, {9, "Q8_1"},      {24, "I8"},
       {25, "I16"},           {26, "I32"},           {27, "I64"},      {28, "F64"},
       {31, "Q4_0_4_4"},      {32, "Q4_0_4_8"},      {33, "Q4_0_8_8"}, {36, "IQ4_NL_4_4"},
-      {37, "IQ4_NL_4_8"},    {38, "IQ4_NL_8_8"},    {41, "Q1_0"},     {42, "Q2_0"}};
+      {37, "IQ4_NL_4_8"},    {38, "IQ4_NL_8_8"},
+  };
   const auto found = std::ranges::find(kNames, id, &Name::id);
   return found == std::end(kNames) ? "" : found->name;
 }

@@ -38,15 +38,9 @@ std::int16_t sum_of(const std::int8_t* qs, std::size_t n) {
 }  // namespace
 
 ActivationFormat activation_format(WeightType type) {
-  switch (block_traits(type).block_weights) {
-    case 1:
-      return ActivationFormat::kF32;
-    case contract::kBlock:
-    case BlockNVFP4::kWeights:
-      return ActivationFormat::kQ8_32;
-    default:
-      return ActivationFormat::kQ8_K;
-  }
+  const std::size_t weights = block_traits(type).block_weights;
+  if (weights == 1) return ActivationFormat::kF32;
+  return weights < contract::kSuperBlock ? ActivationFormat::kQ8_32 : ActivationFormat::kQ8_K;
 }
 
 std::size_t activation_block_size(ActivationFormat format) {

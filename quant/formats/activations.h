@@ -39,7 +39,7 @@ decltype(auto) visit_activation_block(ActivationFormat format, Visitor&& visitor
 }
 
 /// The format that goes with weights of `type` in `--compute int8`: kQ8_K for the types of 256
-/// weights, kQ8_32 for those of 32 and 64, kF32 for F32, F16 and BF16.
+/// weights, kQ8_32 for those of 32 to 128, kF32 for F32, F16 and BF16.
 ActivationFormat activation_format(WeightType type);
 
 /// Activations that share one block: 1, 32 or 256.

@@ -225,17 +225,33 @@ struct BlockNVFP4 : BlockFormat<WeightType::kNVFP4, "NVFP4", 64, 36> {
   std::uint8_t qs[32];     ///< 4-bit codes
 };
 
+/// 128 signs that share one magnitude. 18 bytes, 1.125 bits per weight.
+///
+///   weight[j] = d * (bit j mod 8 of qs[j / 8] is set ? 1 : -1)
+struct BlockQ1_0 : BlockFormat<WeightType::kQ1_0, "Q1_0", 128, 18> {
+  std::uint16_t d;      ///< magnitude, f16
+  std::uint8_t qs[16];  ///< signs
+};
+
+/// 64 weights that share one scale. 18 bytes, 2.25 bits per weight.
+///
+///   weight[j] = d * (q[j] - 1)    q[j] = bit pair j mod 4 of qs[j / 4]
+struct BlockQ2_0 : BlockFormat<WeightType::kQ2_0, "Q2_0", 64, 18> {
+  std::uint16_t d;      ///< scale, f16
+  std::uint8_t qs[16];  ///< 2-bit codes
+};
+
 template <typename... Blocks>
 struct BlockList {
   static constexpr bool kAllOfStatedSize = ((sizeof(Blocks) == Blocks::kBytes) && ...);
 };
 
 /// Every format, in ascending id.
-using AllBlocks =
-    BlockList<BlockF32, BlockF16, BlockQ4_0, BlockQ4_1, BlockQ5_0, BlockQ5_1, BlockQ8_0, BlockQ2_K,
-              BlockQ3_K, BlockQ4_K, BlockQ5_K, BlockQ6_K, BlockQ8_K, BlockIQ2_XXS, BlockIQ2_XS,
-              BlockIQ3_XXS, BlockIQ1_S, BlockIQ4_NL, BlockIQ3_S, BlockIQ2_S, BlockIQ4_XS,
-              BlockIQ1_M, BlockBF16, BlockTQ1_0, BlockTQ2_0, BlockMXFP4, BlockNVFP4>;
+using AllBlocks = BlockList<BlockF32, BlockF16, BlockQ4_0, BlockQ4_1, BlockQ5_0, BlockQ5_1,
+                            BlockQ8_0, BlockQ2_K, BlockQ3_K, BlockQ4_K, BlockQ5_K, BlockQ6_K,
+                            BlockQ8_K, BlockIQ2_XXS, BlockIQ2_XS, BlockIQ3_XXS, BlockIQ1_S,
+                            BlockIQ4_NL, BlockIQ3_S, BlockIQ2_S, BlockIQ4_XS, BlockIQ1_M, BlockBF16,
+                            BlockTQ1_0, BlockTQ2_0, BlockMXFP4, BlockNVFP4, BlockQ1_0, BlockQ2_0>;
 static_assert(AllBlocks::kAllOfStatedSize);
 
 /// Formats whose sub-blocks have integer scales.

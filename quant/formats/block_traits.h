@@ -40,6 +40,8 @@ enum class WeightType : std::uint32_t {
   kTQ2_0 = 35,
   kMXFP4 = 39,
   kNVFP4 = 40,
+  kQ1_0 = 41,
+  kQ2_0 = 42,
 };
 
 /// What is known of a weight type without looking at data.

@@ -77,6 +77,8 @@ inline int code(const BlockNVFP4& b, std::size_t j) {
   const std::uint8_t byte = b.qs[8 * (j / 16) + j % 8];
   return b.kValues[j % 16 < 8 ? byte & 15 : byte >> 4];
 }
+inline int code(const BlockQ1_0& b, std::size_t j) { return 2 * (b.qs[j / 8] >> j % 8 & 1) - 1; }
+inline int code(const BlockQ2_0& b, std::size_t j) { return (b.qs[j / 4] >> 2 * (j % 4) & 3) - 1; }
 
 /// All codes of a block in the order of its weights.
 template <typename Block>

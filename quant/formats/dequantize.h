@@ -10,7 +10,8 @@ namespace llm::contract {
 /// The f32 weights of one row: the definition of what stored bytes mean. Equal, bit for bit, to the
 /// `gguf` Python package (NaN scales aside), which fixes the order of the f32 operations:
 ///
-///   Q4_0 Q5_0 Q8_0 Q8_K IQ4_NL TQ MXFP4 NVFP4   d * q
+///   Q1_0 Q2_0 Q4_0 Q5_0 Q8_0 Q8_K IQ4_NL TQ
+///   MXFP4 NVFP4                                 d * q
 ///   Q4_1 Q5_1                                   (d * q) + m
 ///   Q3_K Q6_K IQ4_XS IQ1 IQ2 IQ3                (d * scale) * q
 ///   Q2_K Q4_K Q5_K                              (d * scale) * q - (dmin * min)

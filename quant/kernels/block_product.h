@@ -8,12 +8,13 @@
 
 namespace {
 
-/// The activation block that goes with a codec.
+/// The activation block that goes with a codec, of which a block of weights has kParts.
 template <class T>
 struct ActivationOf {
   using Block =
       std::conditional_t<T::kWeights == llm::KernelQ8K::kSize, llm::KernelQ8K, llm::KernelQ8x32>;
-  static_assert(T::kWeights == Block::kSize);
+  static constexpr int kParts = T::kWeights / static_cast<int>(Block::kSize);
+  static_assert(T::kWeights % Block::kSize == 0 && T::kGroups % kParts == 0);
 };
 
 /// Codecs whose sub-blocks have integer scales.
@@ -98,8 +99,9 @@ LLM_INLINE I32x16<A> sub_start(const llm::KernelQ8K& x, int sub) {
 
 /// One super-block of one panel by one token, codes taken straight from the packed block.
 template <class A, class T>
-LLM_INLINE F32x16<A> direct_block(const std::byte* block, const llm::KernelQ8K& x,
-                                  const F32x16<A>& acc) requires(SubScaled<T>) {
+LLM_INLINE F32x16<A> direct_block(const std::byte* block, const llm::KernelQ8K* activations,
+                                  std::size_t, const F32x16<A>& acc) requires(SubScaled<T>) {
+  const llm::KernelQ8K& x = *activations;
   using Dot = IntDot<A, T>;
   constexpr int kRun = Dot::kRunWords < 4 ? Dot::kRunWords : 4;
   constexpr int kQuadsPerSub = 16 / T::kSubs;
@@ -148,17 +150,28 @@ LLM_INLINE F32x16<A> accumulate_simple(const F32x16<A>& acc, const I32x16<A>& is
   return sum;
 }
 
+/// The parts of x are x_stride elements apart.
 template <class A, class T>
-LLM_INLINE F32x16<A> direct_block(const std::byte* block, const typename ActivationOf<T>::Block& x,
+LLM_INLINE F32x16<A> direct_block(const std::byte* block, const typename ActivationOf<T>::Block* x,
+                                  std::size_t x_stride,
                                   const F32x16<A>& acc) requires(!SubScaled<T>) {
   using Dot = IntDot<A, T>;
   constexpr int kRun = Dot::kRunWords < 4 ? Dot::kRunWords : 4;
-  I32x16<A> isum = offset_start<A, T>(x);
+  constexpr int kPartGroups = T::kGroups / ActivationOf<T>::kParts;
+  const auto d = T::template scale<A>(block);
+  F32x16<A> m = broadcast_f32<A>(0);
+  if constexpr (T::kMin) m = T::template min<A>(block);
+  F32x16<A> sum_of_parts = acc;
+  I32x16<A> isum;
   static_for<T::kGroups>([&]<int g>() LLM_INLINE_LAMBDA {
+    constexpr int kPart = g / kPartGroups;
+    const auto& part = x[kPart * x_stride];
+    if constexpr (g % kPartGroups == 0) isum = offset_start<A, T>(part);
     Quad<A> quads[T::kGroupQuads];
     T::template quads<A, g>(block, quads);
     _Pragma("GCC unroll 4") for (int q = 0; q < T::kGroupQuads; ++q) {
-      const std::int8_t* codes = x.qs + 16 * T::quad_at(g, q);
+      const std::int8_t* codes =
+          part.qs + 16 * (T::quad_at(g, q) - kPart * kPartGroups * T::kGroupQuads);
       for (int w = 0; w < 4; w += kRun) {
         I32x16<A> sum = Dot::begin(isum);
         for (int i = w; i < w + kRun; ++i) {
@@ -167,10 +180,10 @@ LLM_INLINE F32x16<A> direct_block(const std::byte* block, const typename Activat
         isum = Dot::finish(isum, sum);
       }
     }
+    if constexpr ((g + 1) % kPartGroups == 0)
+      sum_of_parts = accumulate_simple<A, T>(sum_of_parts, isum, d, m, part);
   });
-  F32x16<A> m = broadcast_f32<A>(0);
-  if constexpr (T::kMin) m = T::template min<A>(block);
-  return accumulate_simple<A, T>(acc, isum, T::template scale<A>(block), m, x);
+  return sum_of_parts;
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ void matmul_nvfp4(const llm::MatmulArgs& args) {
         auto sum = load_f32<A>(acc + t * kPanelRows);
         for (std::size_t s = 0; s < llm::kNvfp4Blocks; ++s) {
           sum = direct_block<A, T>(expanded + s * kPanelRows * T::kBytes,
-                                   x[(2 * b + s / 2) * args.n_tokens + t], sum);
+                                   x + (2 * b + s / 2) * args.n_tokens + t, 0, sum);
         }
         store_f32(acc + t * kPanelRows, sum);
       }

@@ -116,25 +116,27 @@ template <class A, class T, int P, int N>
                             const typename ActivationOf<T>::Block* x, std::size_t x_stride,
                             float* acc) requires(!SubScaled<T>) {
   using Dot = IntDot<A, T>;
-  constexpr int kBlockWords = T::kWeights / 4;
+  constexpr int kParts = ActivationOf<T>::kParts;
+  constexpr int kPartWords = T::kWeights / kParts / 4;
   F32x16<A> sums[P][N];
   LLM_TILE sums[p][n] = load_f32<A>(acc + (n * P + p) * 16);
-  for (int b = 0; b < blocks; ++b, x += x_stride) {
+  for (int part = 0; part < blocks * kParts; ++part, x += x_stride) {
     I32x16<A> isum[P][N];
     LLM_TILE isum[p][n] = offset_start<A, T>(x[n]);
-    for (int w = 0; w < kBlockWords; w += 8) {
+    for (int w = 0; w < kPartWords; w += 8) {
       constexpr int kRun = Dot::kRunWords < 8 ? Dot::kRunWords : 8;
       _Pragma("GCC unroll 8") for (int r = w; r < w + 8; r += kRun) {
         I32x16<A> sum[P][N];
         LLM_TILE sum[p][n] = Dot::begin(isum[p][n]);
-        add_words<A, T, P, N, kRun>(sum, u, b * kBlockWords + r, x, r);
+        add_words<A, T, P, N, kRun>(sum, u, part * kPartWords + r, x, r);
         LLM_TILE isum[p][n] = Dot::finish(isum[p][n], sum[p][n]);
       }
     }
     LLM_TILE {
       F32x16<A> m = broadcast_f32<A>(0);
-      if constexpr (T::kMin) m = u.scales[p].m[b];
-      sums[p][n] = accumulate_simple<A, T>(sums[p][n], isum[p][n], u.scales[p].d[b], m, x[n]);
+      if constexpr (T::kMin) m = u.scales[p].m[part / kParts];
+      sums[p][n] =
+          accumulate_simple<A, T>(sums[p][n], isum[p][n], u.scales[p].d[part / kParts], m, x[n]);
     }
   }
   LLM_TILE store_f32(acc + (n * P + p) * 16, sums[p][n]);
@@ -220,7 +222,7 @@ void matmul_one_token(const llm::MatmulArgs& args) {
     auto acc = broadcast_f32<A>(0);
     for (std::size_t b = 0; b < n_blocks; ++b, block += block_bytes) {
       ask_for_next(args, block, block_bytes);
-      acc = direct_block<A, T>(blocks(block), x[b], acc);
+      acc = direct_block<A, T>(blocks(block), x + b * ActivationOf<T>::kParts, 1, acc);
     }
     write_row(args.y + panel * kPanelRows, acc, rows_in_panel(args, panel), args.add);
   }
@@ -239,11 +241,11 @@ void matmul_few_tokens(const llm::MatmulArgs& args) {
     for (auto& sum : acc) sum = broadcast_f32<A>(0);
     for (std::size_t b = 0; b < n_blocks; ++b, block += kBlockBytes) {
       ask_for_next(args, block, kBlockBytes);
-      const X* const at = x + b * args.n_tokens;
+      const X* const at = x + b * ActivationOf<T>::kParts * args.n_tokens;
       for (std::size_t n = 0; n < args.n_tokens; n += 2) {
         const std::size_t m = n + 1 < args.n_tokens ? n + 1 : n;  // an odd one twice
-        const F32x16<A> first = direct_block<A, T>(block, at[n], acc[n]);
-        const F32x16<A> second = direct_block<A, T>(block, at[m], acc[m]);
+        const F32x16<A> first = direct_block<A, T>(block, at + n, args.n_tokens, acc[n]);
+        const F32x16<A> second = direct_block<A, T>(block, at + m, args.n_tokens, acc[m]);
         acc[m] = second;
         acc[n] = first;
       }
@@ -299,9 +301,10 @@ void matmul_batch(const llm::MatmulArgs& args) {
           }
         }
       };
-      all_tokens<A, T, P>(u, static_cast<int>(blocks),
-                          static_cast<const X*>(args.x) + b * args.n_tokens, args.n_tokens, acc,
-                          write);
+      all_tokens<A, T, P>(
+          u, static_cast<int>(blocks),
+          static_cast<const X*>(args.x) + b * ActivationOf<T>::kParts * args.n_tokens,
+          args.n_tokens, acc, write);
     }
   }
 }

@@ -180,6 +180,10 @@ template <>
 struct PackedLayout<BlockIQ1_M> : OnlyWords<BlockIQ1_M> {};
 template <>
 struct PackedLayout<BlockNVFP4> : OnlyWords<BlockNVFP4> {};
+template <>
+struct PackedLayout<BlockQ1_0> : HalvesAndWords<BlockQ1_0, 1> {};
+template <>
+struct PackedLayout<BlockQ2_0> : HalvesAndWords<BlockQ2_0, 1> {};
 
 /// Whether every byte of a block is in exactly one field.
 template <class Block>

@@ -130,6 +130,22 @@ def make_q8_k() -> tuple[np.ndarray, np.ndarray]:
     return np.stack(blocks), np.stack(expected)
 
 
+def make_packed_bits(kind: int, bits: int) -> tuple[np.ndarray, np.ndarray]:
+    """Q1_0 and Q2_0, which the gguf package does not dequantize, by their definition: f16 d, then 16 bytes of codes of
+    so many bits, the low bits first; weight = d * (2 q - 1) or d * (q - 1). Blocks as those of LAYOUTS."""
+    rng = np.random.default_rng([SEED, kind])
+    blocks = rng.integers(0, 256, (96, 18), dtype=np.uint8)
+    for i in range(len(blocks)):
+        if i < 2 * len(F16_EDGES):
+            blocks[i] = payload_pattern(i + i // len(F16_EDGES), 18, rng)
+        scale = F16_EDGES[i % len(F16_EDGES)] if i < 2 * len(F16_EDGES) else finite_f16(rng)
+        blocks[i, :2] = np.frombuffer(np.uint16(scale).tobytes(), dtype=np.uint8)
+    d = np.ascontiguousarray(blocks[:, :2]).view("<f2").astype(np.float32)
+    q = blocks[:, 2:, None] >> np.arange(0, 8, bits, dtype=np.uint8) & (2 ** bits - 1)
+    q = q.reshape(len(blocks), -1).astype(np.float32)
+    return blocks, d * (2 * q - 1 if bits == 1 else q - 1)
+
+
 def make_float16(name: str) -> np.ndarray:
     """2048 half-width floats as bytes: edges, infinities, and random finite patterns. No NaN: its
     payload is not defined."""
@@ -157,6 +173,8 @@ def main() -> int:
         with np.errstate(over="ignore"):  # MXFP4's large ones are infinite
             add(name, blocks, gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType[name]))
     add("Q8_K", *make_q8_k())
+    add("Q1_0", *make_packed_bits(41, 1))
+    add("Q2_0", *make_packed_bits(42, 2))
     return emit(FOLDER, files, sys.argv[1:])
 
 

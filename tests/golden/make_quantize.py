@@ -78,6 +78,23 @@ def check_defined(x: np.ndarray) -> None:
         assert np.isfinite(np.float32(1) / d[d != 0]).all()
 
 
+def packed_bits(x: np.ndarray, bits: int) -> np.ndarray:
+    """Q1_0 and Q2_0, which the gguf package does not make, by their definition: f16 d, then 16 bytes of codes of so many
+    bits, the low bits first. d is the mean magnitude (a sum in f32 in ascending order) or the largest one; a code says
+    whether the weight has no sign, or is 1 + x / d, rounded half away from 0."""
+    x = x.reshape(-1, 128 // bits)
+    if bits == 1:
+        d = np.add.accumulate(np.abs(x), axis=1)[:, -1] / np.float32(128)
+        q = x >= 0
+    else:
+        d = np.abs(x).max(axis=1)
+        inverse = np.divide(np.float32(1), d, out=np.zeros_like(d), where=d > 0)
+        scaled = x * inverse[:, None]
+        q = 1 + np.copysign(np.floor(np.abs(scaled) + np.float32(0.5)), scaled)
+    q = q.astype(np.uint8).reshape(len(x), 16, -1) << np.arange(0, 8, bits, dtype=np.uint8)
+    return np.concatenate([d.astype("<f2").view(np.uint8).reshape(-1, 2), q.sum(axis=-1, dtype=np.uint8)], axis=1)
+
+
 def main() -> int:
     x = make_input()
     check_defined(x)
@@ -86,6 +103,7 @@ def main() -> int:
         for name in TYPES:
             blocks = gguf.quants.quantize(x, gguf.GGMLQuantizationType[name])
             files[f"{name}.blocks.bin"] = np.ascontiguousarray(blocks).tobytes()
+        files |= {f"Q{bits}_0.blocks.bin": packed_bits(x, bits).tobytes() for bits in (1, 2)}
     return emit(FOLDER, files, sys.argv[1:])
 
 

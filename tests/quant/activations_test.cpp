@@ -99,8 +99,10 @@ TEST_CASE("NaN and Inf are kept in d and leave no code", "[quant][activations]")
 TEST_CASE("each weight type has its activation format", "[quant][activations]") {
   for (const BlockTraits& traits : all_block_traits()) {
     const ActivationFormat format = activation_format(traits.type);
-    const bool two = traits.type == WeightType::kNVFP4;  // blocks of activations for one of weights
-    REQUIRE(activation_block_size(format) * (two ? 2 : 1) == traits.block_weights);
+    // Blocks of activations for one of weights.
+    const std::size_t several =
+        traits.block_weights == 64 || traits.block_weights == 128 ? traits.block_weights / 32 : 1;
+    REQUIRE(activation_block_size(format) * several == traits.block_weights);
   }
   REQUIRE(activation_row_bytes(ActivationFormat::kQ8_K, 512) == 2 * sizeof(BlockQ8_K));
   REQUIRE(activation_row_bytes(ActivationFormat::kQ8_32, 64) == 2 * sizeof(BlockQ8_32));

@@ -149,6 +149,8 @@ std::vector<Extreme> extremes() {
       filled(WeightType::kQ3_K, 0x00, 256.0 * 4 * 127 * 32),
       filled(WeightType::kQ4_K, 0xFF, 256.0 * 15 * 127 * 63),
       filled(WeightType::kQ5_K, 0xFF, 256.0 * 31 * 127 * 63),
+      filled(WeightType::kQ1_0, 0x00, -128.0 * 127),
+      filled(WeightType::kQ2_0, 0xFF, 64.0 * 2 * 127),
       filled(WeightType::kTQ1_0, 0xFF, 256.0 * 127),
       filled(WeightType::kTQ2_0, 0xFF, 256.0 * 2 * 127),
       filled(WeightType::kIQ4_NL, 0x00, -32.0 * 127 * 127),

@@ -129,7 +129,7 @@ constexpr BadInputRow kTensorRows[] = {
         add_extra(m, WeightType::kF32, {(std::uint64_t{1} << 62) - 1}), "extra",
         "padded size overflows"),
     ROW("36 type past the last", 3, m.tensor(kQ).type = 43, kQ, "type", "found 43"),
-    ROW("36 type of others", 6, m.tensor(kQ).type = 41, kQ, "type", "Q1_0", "NVFP4"),
+    ROW("36 type of others", 6, m.tensor(kQ).type = 36, kQ, "type", "IQ4_NL_4_4", "Q2_0"),
     ROW("36 type 2^32-1", 3, m.tensor(kQ).type = UINT32_MAX, kQ, "type", "found 4294967295"),
     ROW("36 removed type 4", 6, m.tensor(kQ).type = 4, kQ, "type", "found 4", "removed"),
     ROW("36 removed type 5", 6, m.tensor(kQ).type = 5, kQ, "type", "found 5", "removed"),

@@ -84,6 +84,9 @@ TEST_CASE("output and embedding follow whether they are tied", "[tools][llmquant
         WeightType::kQ8_0);
   CHECK(recipe_type(*find_recipe("MXFP4"), separate, matrix("output.weight")) == WeightType::kQ8_0);
   CHECK(recipe_type(*find_recipe("F16"), tied, embedding) == WeightType::kF16);
+  CHECK(recipe_type(*find_recipe("Q1_0"), separate, embedding) == WeightType::kQ1_0);
+  CHECK(recipe_type(*find_recipe("Q2_0"), separate, embedding) == WeightType::kQ4_K);
+  CHECK(recipe_type(*find_recipe("Q2_0"), tied, embedding) == WeightType::kQ6_K);
 }
 
 TEST_CASE("MXFP4_MOE is for the matrices of experts alone", "[tools][llmquant]") {
@@ -105,6 +108,8 @@ TEST_CASE("rows that are no whole blocks fall back", "[tools][llmquant]") {
   CHECK(fallback_type(WeightType::kQ4_K, 2048) == WeightType::kQ4_K);
   CHECK(fallback_type(WeightType::kQ2_K, 320) == WeightType::kQ4_0);
   CHECK(fallback_type(WeightType::kQ3_K, 320) == WeightType::kQ4_0);
+  CHECK(fallback_type(WeightType::kQ2_0, 352) == WeightType::kQ4_0);
+  CHECK(fallback_type(WeightType::kQ1_0, 320) == WeightType::kF16);
   CHECK(fallback_type(WeightType::kQ4_K, 320) == WeightType::kQ5_0);
   CHECK(fallback_type(WeightType::kQ5_K, 320) == WeightType::kQ5_1);
   CHECK(fallback_type(WeightType::kQ6_K, 320) == WeightType::kQ8_0);
@@ -120,6 +125,8 @@ TEST_CASE("recipes are found by name", "[tools][llmquant]") {
   CHECK(find_recipe("Q5_K")->file_type == 17);
   CHECK(find_recipe("iq4_xs")->file_type == 30);
   CHECK(find_recipe("mxfp4_moe")->file_type == 38);
+  CHECK(find_recipe("q1_0")->file_type == 40);
+  CHECK(find_recipe("Q2_0")->file_type == 41);
   CHECK(find_recipe("Q7_K") == nullptr);
   CHECK(find_recipe("") == nullptr);
 }

@@ -26,6 +26,7 @@ constexpr std::array kRecipes = {
     Recipe{"Q5_K_M", WeightType::kQ5_K, 17},   Recipe{"Q6_K", WeightType::kQ6_K, 18},
     Recipe{"IQ4_NL", WeightType::kIQ4_NL, 25}, Recipe{"IQ4_XS", WeightType::kIQ4_XS, 30},
     Recipe{"MXFP4", WeightType::kMXFP4, 38},   Recipe{"MXFP4_MOE", WeightType::kMXFP4, 38},
+    Recipe{"Q1_0", WeightType::kQ1_0, 40},     Recipe{"Q2_0", WeightType::kQ2_0, 41},
     Recipe{"F16", WeightType::kF16, 1},        Recipe{"BF16", WeightType::kBF16, 32},
     Recipe{"F32", WeightType::kF32, 0},
 };
@@ -170,6 +171,7 @@ WeightType recipe_type(const Recipe& recipe, const ModelShape& shape, const Gguf
   if (name == "output.weight" || (shape.tied_output && name == "token_embd.weight")) {
     return output_type(recipe.base, tensor.dims[0]);
   }
+  if (recipe.base == WeightType::kQ2_0 && name == "token_embd.weight") return WeightType::kQ4_K;
   if (recipe.name == "MXFP4_MOE" && tensor.dims[2] <= 1) return WeightType::kQ8_0;
   const auto layer = layer_of_tensor(name);
   if (!layer) return recipe.base;
@@ -186,6 +188,7 @@ WeightType fallback_type(WeightType type, std::uint64_t n_cols) {
   };
   static constexpr std::array kNearest = {std::pair(WeightType::kQ2_K, WeightType::kQ4_0),
                                           std::pair(WeightType::kQ3_K, WeightType::kQ4_0),
+                                          std::pair(WeightType::kQ2_0, WeightType::kQ4_0),
                                           std::pair(WeightType::kIQ4_XS, WeightType::kIQ4_NL),
                                           std::pair(WeightType::kQ4_K, WeightType::kQ5_0),
                                           std::pair(WeightType::kQ5_K, WeightType::kQ5_1),

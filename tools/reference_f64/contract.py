@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 # Activations that share a scale in products with every type of the contract's table; 1: they stay in f32.
-BLOCK = {"Q4_0": 32, "Q4_1": 32, "Q5_0": 32, "Q5_1": 32, "Q8_0": 32, "IQ4_NL": 32, "MXFP4": 32, "NVFP4": 32,
+BLOCK = {"Q4_0": 32, "Q4_1": 32, "Q5_0": 32, "Q5_1": 32, "Q8_0": 32, "IQ4_NL": 32, "MXFP4": 32, "NVFP4": 32, "Q1_0": 32, "Q2_0": 32,
          "Q2_K": 256, "Q3_K": 256, "Q4_K": 256, "Q5_K": 256, "Q6_K": 256, "Q8_K": 256, "IQ4_XS": 256,
          "IQ1_S": 256, "IQ1_M": 256, "IQ2_XXS": 256, "IQ2_XS": 256, "IQ2_S": 256, "IQ3_XXS": 256, "IQ3_S": 256,
          "TQ1_0": 256, "TQ2_0": 256, "F32": 1, "F16": 1, "BF16": 1}

@@ -23,6 +23,13 @@ def dequantize(data: np.ndarray, kind: gguf.GGMLQuantizationType) -> np.ndarray:
         blocks = data.reshape(*data.shape[:-1], -1, 292)
         scales = np.ascontiguousarray(blocks[..., :4]).view("<f4")
         return (scales.astype(np.float64) * blocks[..., 4:260].view(np.int8)).reshape(*data.shape[:-1], -1)
+    if kind.name in ("Q1_0", "Q2_0"):  # nor for these: f16 d, codes of one or two bits in 16 bytes
+        bits = int(kind.name[1])
+        blocks = data.reshape(*data.shape[:-1], -1, 18)
+        scales = np.ascontiguousarray(blocks[..., :2]).view("<f2").astype(np.float32)
+        codes = blocks[..., 2:, None] >> np.arange(0, 8, bits, dtype=np.uint8) & (2 ** bits - 1)
+        codes = codes.reshape(*blocks.shape[:-1], -1).astype(np.float32) * (2 if bits == 1 else 1) - 1
+        return (scales * codes).reshape(*data.shape[:-1], -1)
     try:
         return gguf.quants.dequantize(data, kind)
     except NotImplementedError as error:

@@ -100,6 +100,21 @@ def q8_0(b):
     return Matrix(32, b[..., 2:].view(np.int8), f16(b[..., :2]))
 
 
+def packed_bits(b: np.ndarray, bits: int) -> Matrix:
+    """Behind d 16 bytes of codes, as blocks of 32 with the same d."""
+    codes = (b[..., 2:, None] >> np.arange(0, 8, bits, dtype=np.uint8) & (2 ** bits - 1)).astype(np.int8)
+    q = (2 * codes - 1 if bits == 1 else codes - 1).reshape(len(b), -1, 32)
+    return Matrix(32, q, np.repeat(f16(b[..., :2]), 4 // bits, axis=-1))
+
+
+def q1_0(b):
+    return packed_bits(b, 1)
+
+
+def q2_0(b):
+    return packed_bits(b, 2)
+
+
 def scales_and_mins(b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """12 bytes to 8 scales and 8 mins of 6 bits."""
     low, high, top = b[..., :4], b[..., 4:8], b[..., 8:]
@@ -134,8 +149,8 @@ def q6_k(b):
 
 FLOATS = ("F32", "F16", "BF16")
 # A type's bytes of a block, and the reader of (rows, blocks, bytes).
-BLOCKS = {"Q4_0": (18, q4_0), "Q4_1": (20, q4_1), "Q5_0": (22, q5_0), "Q5_1": (24, q5_1), "Q8_0": (34, q8_0), "Q4_K": (144, q4_k),
-          "Q5_K": (176, q5_k), "Q6_K": (210, q6_k)}
+BLOCKS = {"Q1_0": (18, q1_0), "Q2_0": (18, q2_0), "Q4_0": (18, q4_0), "Q4_1": (20, q4_1), "Q5_0": (22, q5_0), "Q5_1": (24, q5_1),
+          "Q8_0": (34, q8_0), "Q4_K": (144, q4_k), "Q5_K": (176, q5_k), "Q6_K": (210, q6_k)}
 
 
 def read_matrix(model: GgufModel, name: str) -> Matrix:

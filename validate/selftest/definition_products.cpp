@@ -62,7 +62,7 @@ CheckResult check_type(const BlockTraits& traits) {
     float y = 0;
     reference::dot_row(type, row, codes, {&y, 1});
     const std::size_t scaled =
-        type == WeightType::kNVFP4 ? BlockNVFP4::kScaled : traits.block_weights;
+        type == WeightType::kNVFP4 ? BlockNVFP4::kScaled : activation_block_size(format);
     const auto n_sums = static_cast<double>(kCols / scaled);
     add_sum(verdict, y, w, decoded(format, codes), 2 * n_sums + 6);
     reference::dot_row_f32(type, row, x, {&y, 1});

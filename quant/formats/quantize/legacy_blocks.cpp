@@ -92,4 +92,24 @@ void quantize_block(const float (&x)[32], BlockQ8_0& out) {
   }
 }
 
+void quantize_block(const float (&x)[128], BlockQ1_0& out) {
+  out = {};
+  float sum = 0;
+  for (std::size_t j = 0; j < 128; ++j) {
+    sum += std::abs(x[j]);
+    out.qs[j / 8] |= static_cast<std::uint8_t>((x[j] >= 0 ? 1 : 0) << j % 8);
+  }
+  out.d = f32_to_f16(sum / 128);
+}
+
+void quantize_block(const float (&x)[64], BlockQ2_0& out) {
+  out = {};
+  float d = 0;
+  for (const float value : x) d = std::max(d, std::abs(value));
+  const float id = inverse(d);
+  for (std::size_t j = 0; j < 64; ++j)
+    out.qs[j / 4] |= static_cast<std::uint8_t>((std::lround(x[j] * id) + 1) << 2 * (j % 4));
+  out.d = f32_to_f16(d);
+}
+
 }  // namespace llm

@@ -59,16 +59,30 @@ float add_block(const Block& w, const Codes<Block>& codes, const BlockQ8_K& x, f
   return acc;
 }
 
-/// Activations of 64 weights.
-struct TwoQ8_32 {
-  static constexpr std::size_t kWeights = 64;
-  BlockQ8_32 half[2];
+/// Activations of one block of weights that has several blocks of them.
+template <std::size_t kBlocks>
+struct SeveralQ8_32 {
+  static constexpr std::size_t kWeights = kBlocks * BlockQ8_32::kWeights;
+  BlockQ8_32 part[kBlocks];
 };
 
-float add_block(const BlockNVFP4& w, const Codes<BlockNVFP4>& codes, const TwoQ8_32& x, float acc) {
+template <typename Block, std::size_t kBlocks>
+float add_block(const Block& w, const Codes<Block>& codes, const SeveralQ8_32<kBlocks>& x,
+                float acc) {
+  const std::int8_t* q = codes.data();
+  for (const BlockQ8_32& part : x.part) {
+    const std::int32_t isum = integer_dot(q, part.qs, BlockQ8_32::kWeights);
+    acc = std::fma(static_cast<float>(isum), block_scale(w) * part.d, acc);
+    q += BlockQ8_32::kWeights;
+  }
+  return acc;
+}
+
+float add_block(const BlockNVFP4& w, const Codes<BlockNVFP4>& codes, const SeveralQ8_32<2>& x,
+                float acc) {
   constexpr std::size_t kSize = BlockNVFP4::kScaled;
   for (std::size_t s = 0; s < BlockNVFP4::kWeights / kSize; ++s) {
-    const BlockQ8_32& half = x.half[s / 2];
+    const BlockQ8_32& half = x.part[s / 2];
     const std::int32_t isum = integer_dot(codes.data() + s * kSize, half.qs + s % 2 * kSize, kSize);
     acc = std::fma(static_cast<float>(isum), scale_of_16(w, s) * half.d, acc);
   }
@@ -93,7 +107,8 @@ template <std::size_t kWeights>
 using ActivationOf =
     std::conditional_t<kWeights == 1, BlockF32,
                        std::conditional_t<kWeights == 32, BlockQ8_32,
-                                          std::conditional_t<kWeights == 64, TwoQ8_32, BlockQ8_K>>>;
+                                          std::conditional_t<kWeights == 256, BlockQ8_K,
+                                                             SeveralQ8_32<kWeights / 32>>>>;
 
 /// Sums of as many rows of x, side by side: none waits for another's additions.
 constexpr std::size_t kChains = 4;
