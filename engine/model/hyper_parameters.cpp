@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/shown_text.h"
+#include "engine/model/missing_architectures.h"
 #include "engine/model/rope.h"
 #include "engine/model/tensor_name.h"
 #include "engine/model/tensor_roles.h"
@@ -116,7 +117,9 @@ Status Reader::read_architecture() {
   for (const Architecture& architecture : all_architectures())
     if (std::exchange(last, architecture.name) != architecture.name)
       known += fmt::format("{}{}", known.empty() ? "" : ", ", architecture.name);
-  return unsupported(kKey, fmt::format("found {}, need one of: {}", quoted(found), known));
+  const std::string_view needs = needs_of(found);
+  return unsupported(kKey, fmt::format("found {}, need one of: {}{}{}", quoted(found), known,
+                                       needs.empty() ? "" : "; it would need ", needs));
 }
 
 Status Reader::read_layers() {

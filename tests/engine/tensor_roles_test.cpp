@@ -2,6 +2,7 @@
 
 #include "engine/model/tensor_roles.h"
 
+#include "engine/model/missing_architectures.h"
 #include "engine/model/model_file.h"
 #include "engine/model/tensor_name.h"
 #include "engine/model/weights.h"
@@ -191,6 +192,18 @@ TEST_CASE("sizes of experts that contradict each other are refused", "[roles]") 
   const Error wrong =
       must_fail(open_model_bytes(bytes), {"need [32, 256, 5] (columns, rows, experts)"});
   CHECK(wrong.field == "tensor \"blk.0.ffn_up_exps.weight\"");
+}
+
+TEST_CASE("docs/models.md says what missing architectures would need, and none of them loads",
+          "[roles]") {
+  const std::string page = read_file(LLM_SOURCE_DIR "/docs/models.md");
+  for (const auto& [name, needs] : missing_architectures()) {
+    CAPTURE(name);
+    CHECK(page.find(fmt::format("| `{}` | {} |", name, needs)) != std::string::npos);
+    CHECK(find_architecture(name) == nullptr);
+    CHECK(needs_of(name) == needs);
+  }
+  CHECK(needs_of("llama").empty());
 }
 
 TEST_CASE("docs/gguf.md names every tensor that is read", "[roles]") {
