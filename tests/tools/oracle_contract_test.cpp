@@ -108,8 +108,8 @@ TEST_CASE("every op of the definition agrees with the emulated contract", "[orac
   }
   SECTION("each type by itself") {
     for (const char* type :
-         {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL", "Q1_0", "Q2_K", "Q3_K_S", "Q4_K_S",
-          "Q5_K_S", "Q6_K", "IQ4_XS", "MXFP4", "BF16", "F32"}) {
+         {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL", "Q1_0", "Q2_0", "Q2_K", "Q3_K_S",
+          "Q4_K_S", "Q5_K_S", "Q6_K", "IQ4_XS", "MXFP4", "BF16", "F32"}) {
       const std::string path = scratch / fmt::format("{}.gguf", type);
       run_tool("llmquant", {f16, path, type, "--pure", "-q"}).must_end(0);
       check_contract(path, "int8", "f16");
