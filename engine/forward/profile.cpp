@@ -8,9 +8,9 @@ namespace llm {
 
 std::string_view pass_op_name(PassOp op) {
   constexpr std::array<std::string_view, kPassOps> kNames = {
-      "embed",     "norm",        "qkv",        "rope",        "attention", "merge",
-      "convolution", "delta_net", "attn_output", "ffn_router", "ffn_gate_up", "ffn_act",   "ffn_down",
-      "output",    "wait",        "region",     "pack"};
+      "embed",       "norm",      "qkv",         "rope",       "attention",   "merge",
+      "convolution", "delta_net", "attn_output", "ffn_router", "ffn_gate_up", "ffn_act",
+      "ffn_down",    "output",    "wait",        "region",     "pack"};
   return kNames[static_cast<std::size_t>(op)];
 }
 

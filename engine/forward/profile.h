@@ -11,23 +11,23 @@ namespace llm {
 
 /// What the time of a pass is divided among. Every moment of every worker belongs to exactly one.
 enum class PassOp {
-  kEmbed,       ///< rows of the embedding, and RoPE's angles
-  kNorm,        ///< norms, and the quantization of what products read
-  kQkv,         ///< products, with biases
-  kRope,        ///< head norms, RoPE, K and V into the cache
-  kAttention,   ///< scores and values
-  kMerge,       ///< chunks of attention merged, and quantized
+  kEmbed,        ///< rows of the embedding, and RoPE's angles
+  kNorm,         ///< norms, and the quantization of what products read
+  kQkv,          ///< products, with biases
+  kRope,         ///< head norms, RoPE, K and V into the cache
+  kAttention,    ///< scores and values
+  kMerge,        ///< chunks of attention merged, and quantized
   kConvolution,  ///< of Gated DeltaNets and short convolutions, with its gates
-  kDeltaNet,    ///< states and their norm
-  kAttnOutput,  ///< product, with the residual
-  kRouter,      ///< which experts a row goes through; rows gathered for them, and mixed
-  kGateUp,      ///< products
-  kActivation,  ///< LayerSpec::activation of the gate
-  kFfnDown,     ///< product, with the residual
-  kOutput,      ///< logits
-  kWait,        ///< for other workers
-  kRegion,      ///< start and end of the parallel region
-  kPack,        ///< weights packed to stay, before a pass
+  kDeltaNet,     ///< states and their norm
+  kAttnOutput,   ///< product, with the residual
+  kRouter,       ///< which experts a row goes through; rows gathered for them, and mixed
+  kGateUp,       ///< products
+  kActivation,   ///< LayerSpec::activation of the gate
+  kFfnDown,      ///< product, with the residual
+  kOutput,       ///< logits
+  kWait,         ///< for other workers
+  kRegion,       ///< start and end of the parallel region
+  kPack,         ///< weights packed to stay, before a pass
 };
 constexpr std::size_t kPassOps = 17;
 

@@ -148,8 +148,8 @@ struct Architecture {
   bool has_experts = false;         ///< feed-forwards are mixtures of experts
   bool has_dense_layers = false;    ///< but for the file's first ones
   Router router = Router::kSoftmax;
-  bool has_shared_expert = false;   ///< FfnSpec::d_shared
-  bool has_ffn_norms = false;       ///< FfnSpec::own_norms
+  bool has_shared_expert = false;  ///< FfnSpec::d_shared
+  bool has_ffn_norms = false;      ///< FfnSpec::own_norms
   /// All but the last of so many layers have the file's attention.sliding_window; 1: every layer
   /// has it; 0: none, and a file with one is refused.
   std::size_t window_period = 0;

@@ -328,9 +328,8 @@ Status Reader::read_experts() {
                                                 size, contract::kPanelRows));
   };
   LLM_RETURN_IF_ERROR(check(keys().d_model, config_.d_model));
-  FfnSpec spec{.n_experts = n_experts,
-               .n_used = n_used,
-               .own_norms = config_.architecture->has_ffn_norms};
+  FfnSpec spec{
+      .n_experts = n_experts, .n_used = n_used, .own_norms = config_.architecture->has_ffn_norms};
   if (config_.architecture->has_shared_expert) {
     LLM_TRY(spec.d_shared, read_dim(key_of(keys().d_shared)));
   }
@@ -583,7 +582,7 @@ Status Reader::read_rope() {
     if (first == 0) first = layer.head_dim();
   if (first == 0)
     return unsupported(key_of(config_.architecture->has_short_convs ? keys().n_kv_heads
-                                                                   : keys().full_attention_period),
+                                                                    : keys().full_attention_period),
                        "found no layer with attention, need one");
   LLM_TRY(const std::size_t dims, read_rope_dims(keys().rope_dims, 0, false));
   RopeSpec rope{.dims = dims};

@@ -382,8 +382,7 @@ inline std::string name_in_file(const Architecture& architecture, const TensorRo
 }
 inline std::string name_in_file(const HyperParameters& config, const TensorRole& role, int layer) {
   const int block = role.per_layer ? layer + static_cast<int>(config.first_block) : layer;
-  if (!role.other_name.empty() &&
-      role_in(*config.architecture, role).in_file == role.name &&
+  if (!role.other_name.empty() && role_in(*config.architecture, role).in_file == role.name &&
       config.layers[static_cast<std::size_t>(layer)].has(role.other_part))
     return tensor_name(role.other_name, block);
   return name_in_file(*config.architecture, role, block);

@@ -15,7 +15,8 @@ class DeltaState {
 
   /// @pre bytes is what bytes(spec) says, aligned to 64
   DeltaState(const DeltaNetSpec& spec, std::span<std::byte> bytes)
-      : spec_(spec), tail_(spec.convolution(), bytes),
+      : spec_(spec),
+        tail_(spec.convolution(), bytes),
         heads_(reinterpret_cast<float*>(bytes.data() + ConvTail::bytes(spec.convolution()))) {}
 
   static std::size_t bytes(const DeltaNetSpec& spec) {

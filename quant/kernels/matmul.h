@@ -65,8 +65,8 @@ class RowTasks {
   /// @param unit  rows that stay together; the kernels compute whole panels, so a common multiple
   ///              of it and PackedMatrix::kPanelRows does
   /// Of one token, a task reads 64 to 256 KiB of weights: enough for the hardware to stream, little
-  /// to wait for. Of a batch, every worker gets about 16, in whole register tiles. Up to kFewTokens tokens of
-  /// types with one scale a block are no batch.
+  /// to wait for. Of a batch, every worker gets about 16, in whole register tiles. Up to kFewTokens
+  /// tokens of types with one scale a block are no batch.
   RowTasks(const PackedMatrix& w, std::size_t n_tokens, int n_workers, std::size_t unit = 1);
 
   std::size_t size() const { return (n_rows_ + rows_per_task_ - 1) / rows_per_task_; }

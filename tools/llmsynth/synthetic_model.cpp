@@ -243,7 +243,8 @@ class Plan {
           (role->name == "output.weight" && !options_.shape.tied_output) ||
           (role->name == "rope_freqs.weight" && (options_.shape.family.llama3.factor > 0 ||
                                                  options_.shape.family.window_head_dim > 0)) ||
-          role->name == "exp_probs_b.bias" || (role->name == "nextn.shared_head_norm.weight" && config.is_mtp());
+          role->name == "exp_probs_b.bias" ||
+          (role->name == "nextn.shared_head_norm.weight" && config.is_mtp());
       const Need need = need_of(config, *role, layer);
       if (need == Need::kAbsent || (need == Need::kOptional && !is_there)) continue;
       const RowsInTensor rows = rows_in_tensor(config, *role, layer);

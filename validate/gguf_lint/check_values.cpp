@@ -26,11 +26,20 @@ constexpr std::array kCounts = {
     &Keys::window_value_dim, &Keys::window_rope_dims, &Keys::shared_kv_layers,
     &Keys::layer_input,      &Keys::n_dense_layers,   &Keys::router};
 /// One number, or an array of one for each layer.
-constexpr std::array kLayerCounts = {
-    &Keys::d_ff,           &Keys::n_heads,        &Keys::n_kv_heads,    &Keys::head_dim,
-    &Keys::n_experts,      &Keys::n_experts_used, &Keys::d_shared,      &Keys::conv_width,
-    &Keys::delta_k_dim,    &Keys::delta_k_heads,  &Keys::delta_v_heads, &Keys::delta_v_rows,
-    &Keys::window_head_dim, &Keys::d_expert};
+constexpr std::array kLayerCounts = {&Keys::d_ff,
+                                     &Keys::n_heads,
+                                     &Keys::n_kv_heads,
+                                     &Keys::head_dim,
+                                     &Keys::n_experts,
+                                     &Keys::n_experts_used,
+                                     &Keys::d_shared,
+                                     &Keys::conv_width,
+                                     &Keys::delta_k_dim,
+                                     &Keys::delta_k_heads,
+                                     &Keys::delta_v_heads,
+                                     &Keys::delta_v_rows,
+                                     &Keys::window_head_dim,
+                                     &Keys::d_expert};
 constexpr std::array kNumbers = {
     &Keys::norm_eps,        &Keys::rope_theta,      &Keys::rope_scale,
     &Keys::old_rope_scale,  &Keys::rope_magnitude,  &Keys::window_rope_theta,

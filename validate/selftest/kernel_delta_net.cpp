@@ -92,8 +92,8 @@ CheckResult check_convolve(KernelTables tables, const KernelSizes& sizes) {
           reference::convolve(inputs, std::span(in_file).subspan(c * width, width), silu));
     }
     const Floats weights(turned, n % 3 * sizeof(float), Floats::kRead);
-    check.compare(fmt::format("{} channels, width {}{}, {} values", n, width,
-                              silu ? ", silu" : "", name_of(values)),
+    check.compare(fmt::format("{} channels, width {}{}, {} values", n, width, silu ? ", silu" : "",
+                              name_of(values)),
                   expected, untouched<float>(n), n % 7 * sizeof(float), [&](auto& table, float* y) {
                     table.convolve({.rows = rows.data(),
                                     .weights = weights.data(),
