@@ -17,6 +17,19 @@ UNSCALED = ("token_embd.weight", "ffn_gate_inp.weight", "ssm_conv1d.weight", "sh
 BLOCK_BYTES = 16 << 20  # of f64, of the rows of a matrix that a product has in memory at once
 
 
+def know_q2_0() -> None:
+    """Adds the type to the gguf package, whose reader refuses ids that it does not know."""
+    kinds = gguf.GGMLQuantizationType
+    if 42 not in kinds._value2member_map_:
+        kind = int.__new__(kinds, 42)
+        kind._name_, kind._value_ = "Q2_0", 42
+        kinds._member_map_["Q2_0"] = kinds._value2member_map_[42] = kind
+        gguf.GGML_QUANT_SIZES[kind] = (64, 18)
+
+
+know_q2_0()
+
+
 def dequantize(data: np.ndarray, kind: gguf.GGMLQuantizationType) -> np.ndarray:
     """Rows of a tensor, as the reader gives them, exactly: in f32, where that holds them, or f64."""
     if kind == gguf.GGMLQuantizationType.Q8_K:  # the package has no code for it: f32 d, i8 q[256], i16 sums[16]
