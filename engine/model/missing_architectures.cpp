@@ -27,6 +27,7 @@ constexpr std::array kMissing = {
     MissingArchitecture{"gemma3n", "several residual streams (AltUp)"},
     MissingArchitecture{"glm4moe", kSharedOfAll},
     MissingArchitecture{"gpt2", "LayerNorm; learned positions; a feed-forward without a gate"},
+    MissingArchitecture{"granitehybrid", "Mamba-2 layers"},
     MissingArchitecture{"hunyuan-moe", kSharedOfAll},
     MissingArchitecture{"internlm2", "a comparison with another engine: its operators are known"},
     MissingArchitecture{"kimi-linear",
