@@ -216,9 +216,9 @@ LLM_WRAP(run_delta_net, "_ZN3llm8DeltaNet3runERNS_10PassWorkerEmRKNS_12DeltaNetS
     const DeltaState old(spec, before[i]);
     const DeltaState now(spec, cache.state(layer));
     for (std::size_t c = 0; c < spec.channels() && fault->is("inputs_turned"); ++c) {
-      const float last = now.input(1)[c];
-      put(now.input(1)[c], now.input(2)[c]);
-      put(now.input(2)[c], last);
+      const float last = now.tail().input(1)[c];
+      put(now.tail().input(1)[c], now.tail().input(2)[c]);
+      put(now.tail().input(2)[c], last);
     }
     for (std::size_t k = 0; k < spec.k_dim && fault->is("last_column"); ++k)
       put(now.at(spec.n_v_heads - 1, k, spec.v_dim - 1),
