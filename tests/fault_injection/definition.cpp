@@ -261,16 +261,15 @@ LLM_WRAP(angles, "_ZNK3llm4Rope6anglesEmSt4spanIfLm18446744073709551615EES2_", v
 // ---- attention
 
 LLM_WRAP(attend,
-         "_ZN3llm9reference6attendESt4spanIKfLm18446744073709551615EEfRKNS_13SequenceStateEmmmmPS2_"
-         "S1_IfLm"
-         "18446744073709551615EE",
-         void, Floats q, float scale, const SequenceState& cache, std::size_t layer,
+         "_ZN3llm9reference6attendESt4spanIKfLm18446744073709551615EERKNS0_9ScoreRuleERKNS_"
+         "13SequenceStateEmmmmPS2_S1_IfLm18446744073709551615EE",
+         void, Floats q, const reference::ScoreRule& rule, const SequenceState& cache, std::size_t layer,
          std::size_t kv_head, std::size_t position, std::size_t window, const float* sink,
          Output context) {
   const Fault* fault = strikes(
       "attend", {{"side", "definition"}, {"position", position}, {"chunk", position / kChunk}});
   if (fault == nullptr)
-    return real_attend(q, scale, cache, layer, kv_head, position, window, sink, context);
+    return real_attend(q, rule, cache, layer, kv_head, position, window, sink, context);
   std::vector<float> wrong(q.begin(), q.end());
   if (fault->is("last_dim")) wrong.back() = 0;
   for (float& value : wrong) value *= fault->is("no_scale") ? 2.0F : 1.0F;
@@ -280,10 +279,10 @@ LLM_WRAP(attend,
   if (fault->is("next_head") && kv_head > 0) --kv_head;
   if (fault->is("window_short") && window > 1) --window;
   if (fault->is("window_long") && window > 0) ++window;
-  const float scaled = sink != nullptr ? *sink * scale : 0;
+  const float scaled = sink != nullptr ? *sink * rule.scale : 0;
   if (fault->is("no_sink")) sink = nullptr;
   if (fault->is("sink_scaled") && sink != nullptr) sink = &scaled;
-  real_attend(wrong, scale, cache, layer, kv_head, position, window, sink, context);
+  real_attend(wrong, rule, cache, layer, kv_head, position, window, sink, context);
 }
 
 }  // namespace llm::faults
