@@ -263,9 +263,9 @@ LLM_WRAP(angles, "_ZNK3llm4Rope6anglesEmSt4spanIfLm18446744073709551615EES2_", v
 LLM_WRAP(attend,
          "_ZN3llm9reference6attendESt4spanIKfLm18446744073709551615EERKNS0_9ScoreRuleERKNS_"
          "13SequenceStateEmmmmPS2_S1_IfLm18446744073709551615EE",
-         void, Floats q, const reference::ScoreRule& rule, const SequenceState& cache, std::size_t layer,
-         std::size_t kv_head, std::size_t position, std::size_t window, const float* sink,
-         Output context) {
+         void, Floats q, const reference::ScoreRule& rule, const SequenceState& cache,
+         std::size_t layer, std::size_t kv_head, std::size_t position, std::size_t window,
+         const float* sink, Output context) {
   const Fault* fault = strikes(
       "attend", {{"side", "definition"}, {"position", position}, {"chunk", position / kChunk}});
   if (fault == nullptr)
