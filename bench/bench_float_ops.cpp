@@ -161,6 +161,7 @@ void attend(benchmark::State& state, const KernelTable& kernels, const AttendSha
                         .chunk_begin = 0,
                         .chunk_end = n_keys / kChunk,
                         .scale = 0.125F,
+                        .cap = 0,
                         .partial = partial.data(),
                         .workspace = workspace.data()};
   loop(state, 0, [&] { kernels.attend(args); });
