@@ -121,8 +121,8 @@ def from_gguf(path: str, config: PretrainedConfig | None = None, context: int | 
     config._attn_implementation = config._experts_implementation = "eager"
     with torch.device("meta"):  # parameters without memory
         model = AutoModelForCausalLM.from_config(config)
-    rotary = model.model.rotary_emb  # its frequencies are no parameters
-    model.model.rotary_emb = type(rotary)(config=config)
+    rotary = next(name for name in ("rotary_emb", "pos_emb") if hasattr(model.model, name))
+    setattr(model.model, rotary, type(getattr(model.model, rotary))(config=config))  # its frequencies are no parameters
     if hasattr(model.model.embed_tokens, "embed_scale"):
         model.model.embed_tokens.embed_scale = torch.tensor(config.hidden_size**0.5)
     if getattr(model.model, "hidden_size_per_layer_input", 0):
