@@ -142,6 +142,7 @@ LLM_WRAP(route,
     std::ranges::reverse(chosen);
     std::ranges::reverse(weights);
   }
+  if (fault->is("no_bias")) real_route(spec, logits, {}, chosen, weights);
   if (fault->is("by_magnitude")) {
     for (float& logit : other) logit = std::abs(logit);
     real_route(spec, other, bias, chosen, weights);

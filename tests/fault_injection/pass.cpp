@@ -64,6 +64,8 @@ void register_model(const Model& model) {
     add(w.ffn_gate, "gate"), add(w.ffn_up, "up"), add(w.ffn_down, "ffn_out");
     add(w.attn_qkv, "qkv"), add(w.attn_gate, "z"), add(w.ssm_out, "attn_out");
     add(w.ssm_beta, "beta"), add(w.ssm_alpha, "alpha");
+    add(w.conv_b, "conv_b"), add(w.conv_c, "conv_c"), add(w.conv_x, "conv_x");
+    add(w.conv_out, "attn_out");
     s.biases[&w.attn_q] = w.attn_q_bias.span();
     s.biases[&w.attn_k] = w.attn_k_bias.span();
     s.biases[&w.attn_v] = w.attn_v_bias.span();

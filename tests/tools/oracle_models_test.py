@@ -126,6 +126,9 @@ SETTINGS = [
     ("gemma4", {"final_logit_softcapping": 2.0}), ("gemma4", {"attention.sliding_window": 7}),
     ("gemma4-shared", {"attention.sliding_window": 2000}),
     ("gemma4moe", {"attention.layer_norm_rms_epsilon": 0.01}),
+    ("qwen3moe", {"expert_weights_scale": 2.5}),
+    ("lfm2moe", {"expert_weights_scale": 0.5}, {"blk.2.exp_probs_b.bias": np.linspace(-0.5, 0.5, 10, dtype=np.float32)}),
+    ("lfm2moe", {}, {"blk.1.exp_probs_b.bias": ABSENT}),
     ("gemma3", {"block_count": 62}),  # scores of the largest Gemma 3 have a scale of their own
     # Beside matrices.
     ("qwen2", {}, {f"{name}.scale": np.float32([1.5]) for name in ("blk.0.attn_q", "blk.0.ffn_up", "blk.1.attn_output", "blk.1.ffn_down")}),
@@ -160,7 +163,9 @@ REFUSED = [
     ("qwen3", {"expert_count": 5}, {}, NOT_MODELLED),
     *(("qwen3moe", {key: value}, {}, NOT_MODELLED) for key, value in (
         ("expert_shared_count", 1), ("expert_shared_feed_forward_length", 16), ("leading_dense_block_count", 1),
-        ("expert_weights_scale", 2.5), ("expert_gating_func", 2), ("attention.sliding_window", 8))),
+        ("expert_gating_func", 2), ("attention.sliding_window", 8))),
+    ("lfm2moe", {"expert_gating_func": 1}, {}, NOT_MODELLED),
+    ("lfm2moe", {}, {"blk.0.shortconv.conv.weight": ABSENT}, "blk.0.shortconv.conv.weight is missing"),
     ("qwen3moe", {}, {"blk.1.ffn_gate_inp.weight": ABSENT}, "is missing"),
     ("qwen3moe", {}, {"blk.0.ffn_up_shexp.weight": UP}, "would ignore"),
     ("qwen3moe", {}, {"blk.1.ffn_up_exps.weight": np.ones((4, 16, 32), np.float32)}, "has shape"),
