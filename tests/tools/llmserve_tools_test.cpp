@@ -276,7 +276,7 @@ const char* const kPython =
 
 TEST_CASE("a call that must be made is of its function's own schema", "[llmserve][tools]") {
   const ScratchDirectory directory;
-  const std::string jinja = GENERATE("zephyr", kXml, kHarmony, kPython);
+  const std::string jinja = GENERATE(as<std::string>(), "zephyr", kXml, kHarmony, kPython);
   CAPTURE(jinja);
   Server server = serve_fable(
       {"--chat-template", jinja == "zephyr" ? jinja : directory.write("t.jinja", jinja)});
