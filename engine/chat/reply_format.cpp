@@ -286,8 +286,22 @@ void read_calls(const Replies& replies, std::span<const std::string> ends, Reply
   if (format.call != Call::kChannels && !is_marked && !format.is_bare()) format.call = Call::kNone;
 }
 
-/// Calls of a template that tells of functions and writes no calls: by the marks that it names.
-void guess_calls(Text jinja, ReplyFormat& format) {
+/// A value as Python writes it.
+std::string python_text(const OrderedJson& value) {
+  if (value.is_null()) return "None";
+  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
+  if (!value.is_structured()) return json_text(value);
+  std::string text;
+  for (const auto& [key, member] : value.items()) {
+    if (!text.empty()) text += ", ";
+    if (value.is_object()) text += json_text(OrderedJson(key)) + ": ";
+    text += python_text(member);
+  }
+  return value.is_object() ? "{" + text + "}" : "[" + text + "]";
+}
+
+/// Calls of a template that tells of functions and writes no calls: by the marks that `text` has.
+void guess_calls(Text text, ReplyFormat& format) {
   constexpr std::array<std::array<Text, 3>, 5> kMarks = {
       {{"<|tool_call_start|>", "<|tool_call_start|>", "<|tool_call_end|>"},
        {"<|tool_list_start|>", "<|tool_call_start|>", "<|tool_call_end|>"},
@@ -295,7 +309,7 @@ void guess_calls(Text jinja, ReplyFormat& format) {
        {"<TOOLCALL>", "<TOOLCALL>", "</TOOLCALL>"},
        {"<tool_call>", "<tool_call>", "</tool_call>"}}};
   const auto* const found = std::ranges::find_if(
-      kMarks, [&](const std::array<Text, 3>& marks) { return jinja.find(marks[0]) != Text::npos; });
+      kMarks, [&](const std::array<Text, 3>& marks) { return text.find(marks[0]) != Text::npos; });
   if (found == kMarks.end()) return;
   const bool has_keywords = (*found)[1] == "<|tool_call_start|>";
   const bool is_list = has_keywords || (*found)[1] != "<tool_call>";
@@ -325,7 +339,8 @@ ReplyFormat with_thoughts(Text jinja) {
 
 }  // namespace
 
-ReplyFormat reply_format(Text jinja, const RenderChat& render, std::span<const std::string> ends) {
+ReplyFormat reply_format(Text jinja, const RenderChat& render, std::span<const std::string> ends,
+                         Text marks) {
   ReplyFormat format = with_thoughts(jinja);
   const auto with = render(conversation(nullptr), known_tools(), true);
   const auto without = render(conversation(nullptr), nullptr, true);
@@ -334,7 +349,8 @@ ReplyFormat reply_format(Text jinja, const RenderChat& render, std::span<const s
   if (jinja.find("<|python_tag|>") != Text::npos) format.more_begins = {"<|python_tag|>"};
   const auto replies = write_replies(render);
   if (!replies) {
-    if (format.knows_tools) guess_calls(jinja, format);
+    for (const Text text : {jinja, marks})
+      if (format.knows_tools && format.call == Call::kNone) guess_calls(text, format);
     return format;
   }
   format.text_arguments = replies->text_arguments;
@@ -364,11 +380,32 @@ std::string call_example(const ReplyFormat& format) {
   }
 }
 
+std::string text_of_calls(const ReplyFormat& format, const OrderedJson& calls) {
+  const std::string between =
+      format.between.empty() ? format.end + "\n" + format.begin : format.between;
+  std::string text;
+  for (const OrderedJson& call : calls) {
+    const OrderedJson& name = call["function"]["name"];
+    const OrderedJson arguments =
+        parse_ordered_json(call["function"]["arguments"].get_ref<const std::string&>());
+    text += text.empty() ? format.begin : between;
+    if (format.call == Call::kObject) {
+      text += json_text(OrderedJson{{format.name_key, name}, {format.arguments_key, arguments}});
+      continue;
+    }
+    std::string keywords;
+    for (const auto& [key, value] : arguments.items())
+      keywords += (keywords.empty() ? "" : ", ") + key + "=" + python_text(value);
+    text += name.get<std::string>() + "(" + keywords + ")";
+  }
+  return text + format.end;
+}
+
 ReplyFormat usual_reply_format(Text jinja) {
   ReplyFormat format = with_thoughts(jinja);
   format.call = Call::kObject;
-  format.begin = "<tool_call>";
-  format.end = "</tool_call>";
+  format.begin = "<tool_call>\n";
+  format.end = "\n</tool_call>";
   return format;
 }
 

@@ -61,11 +61,18 @@ using RenderChat = std::function<Result<std::string>(const OrderedJson& messages
                                                      const OrderedJson& tools, bool asks)>;
 
 /// Finds it out from what a template writes of calls that are known. Where that is of no shape that
-/// Call has, or the template writes no calls, `call` is kNone.
+/// Call has, `call` is kNone. Where the template describes functions but writes no calls, the marks
+/// of calls are those that its text has, or else the vocabulary.
 /// @param jinja  the template's text, where the words around thoughts are looked for
 /// @param ends  spellings that end a reply
+/// @param marks  spellings of the vocabulary's control tokens
 ReplyFormat reply_format(std::string_view jinja, const RenderChat& render,
-                         std::span<const std::string> ends);
+                         std::span<const std::string> ends, std::string_view marks = {});
+
+/// The text of calls, for templates that would leave them out.
+/// @param calls  as OpenAI's API has them; arguments are the text of a JSON object
+/// @pre format.call is kObject or kKeywords
+std::string text_of_calls(const ReplyFormat& format, const OrderedJson& calls);
 
 /// A call as the format has it, with dots and words in capitals for what differs.
 std::string call_example(const ReplyFormat& format);

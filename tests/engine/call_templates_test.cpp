@@ -171,4 +171,27 @@ TEST_CASE("calls that published templates write are read back", "[reply][calls][
   CHECK(n_known == 44);
 }
 
+TEST_CASE("calls that a template leaves out are read back as they are spelled for it",
+          "[reply][calls]") {
+  const std::string jinja =
+      "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}<|{{ m.role "
+      "}}|>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}";
+  CHECK(chat_model(jinja).format.call == Call::kNone);
+  const std::string mark = GENERATE("<|tool_call_start|>\n<|tool_call_end|>", "<|tool_call|>",
+                                    "<TOOLCALL>\n</TOOLCALL>", "<tool_call>\n</tool_call>");
+  CAPTURE(mark);
+  const ReplyFormat format = chat_model(jinja, {}, "<s>\n" + mark).format;
+  REQUIRE((format.knows_tools && !format.writes_calls));
+  REQUIRE(format.call == (mark.starts_with("<|tool_call_start") ? Call::kKeywords : Call::kObject));
+  OrderedJson list;
+  for (const OrderedJson& call : calls()) {
+    list.push_back({{"function",
+                     {{"name", call["name"]}, {"arguments", json_text(call["arguments"])}}}});
+    const std::string reply = text_of_calls(format, list);
+    CAPTURE(reply);
+    for (const std::size_t step : {reply.size(), std::size_t{1}, std::size_t{3}})
+      check_calls(format, reply, false, list.size(), step);
+  }
+}
+
 }  // namespace llm::test::call_templates

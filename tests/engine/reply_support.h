@@ -33,12 +33,13 @@ struct ChatModel {
   }
 };
 
-inline ChatModel chat_model(const std::string& jinja, const std::vector<std::string>& ends = {}) {
+inline ChatModel chat_model(const std::string& jinja, const std::vector<std::string>& ends = {},
+                            std::string_view marks = {}) {
   ChatModel model{require_ok(ChatTemplate::parse(jinja)), {}};
   const auto render = [&](const OrderedJson& messages, const OrderedJson& functions, bool asks) {
     return model.render(messages, functions, asks);
   };
-  model.format = reply_format(jinja, render, ends);
+  model.format = reply_format(jinja, render, ends, marks);
   return model;
 }
 

@@ -268,6 +268,16 @@ TEST_CASE("conversations of every API are read as one", "[llmserve][tools]") {
   CHECK(spelled.messages[1]["role"] == "user");
   CHECK(spelled.messages[1]["content"] ==
         "<tool_response>\n1\n</tool_response>\n<tool_response>\n2\n</tool_response>");
+  // By a template that would leave calls out, with its own marks and role of results.
+  format.call = ReplyFormat::Call::kKeywords;
+  format.begin = "<|tool_call_start|>[";
+  format.between = ", ";
+  format.end = "]<|tool_call_end|>";
+  RequestedChat kept = lines;
+  adapt_chat(format, ChatRoles(), kept);
+  CHECK(kept.messages[0]["content"] == "<|tool_call_start|>[f(), g()]<|tool_call_end|>");
+  CHECK_FALSE(kept.messages[0].contains("tool_calls"));
+  CHECK(kept.messages[2]["role"] == "tool");
 }
 
 namespace {

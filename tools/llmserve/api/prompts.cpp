@@ -118,7 +118,11 @@ ReplyFormat reply_format_of(const ChatStyle& style, const Tokenizer& tokenizer) 
     if (is_exhausting(parts.error())) exhausted = parts.error();
     return parts.error();
   };
-  const ReplyFormat format = reply_format(style.source(), render, ends);
+  std::string marks;
+  for (const VocabSpec::Token& token : tokenizer.spec().tokens)
+    if (token.kind == TokenKind::kControl || token.kind == TokenKind::kUserDefined)
+      marks += token.text + "\n";
+  const ReplyFormat format = reply_format(style.source(), render, ends, marks);
   return format.knows_tools || format.writes_calls ? format : usual_reply_format(style.source());
 }
 

@@ -98,21 +98,24 @@ void tell_tools(const ReplyFormat& format, RequestedChat& chat) {
   chat.tools = nullptr;
 }
 
+/// Calls as text of the replies that have them, for templates that leave calls out.
+void spell_calls(const ReplyFormat& format, RequestedChat& chat) {
+  for (OrderedJson& message : chat.messages) {
+    const auto calls = message.find("tool_calls");
+    if (calls == message.end() || calls->empty()) continue;
+    auto& content = message["content"].get_ref<std::string&>();
+    content += (content.empty() ? "" : "\n") + text_of_calls(format, *calls);
+    message.erase(calls);
+  }
+}
+
 /// Messages of the roles system, user and assistant alone.
-void spell_out(RequestedChat& chat) {
+void spell_results(RequestedChat& chat) {
   OrderedJson plain = OrderedJson::array();
   bool after_result = false;
   for (OrderedJson& message : chat.messages) {
     const bool is_result = message["role"] == "tool";
     auto content = message["content"].get<std::string>();
-    for (const OrderedJson& call : message.value("tool_calls", OrderedJson::array())) {
-      const OrderedJson& function = call["function"];
-      const OrderedJson spelled = {
-          {"name", function["name"]},
-          {"arguments", parse_ordered_json(function["arguments"].get<std::string>())}};
-      content += (content.empty() ? "" : "\n") +
-                 fmt::format("<tool_call>\n{}\n</tool_call>", json_text(spelled));
-    }
     if (is_result) content = fmt::format("<tool_response>\n{}\n</tool_response>", content);
     if (is_result && after_result) {
       plain.back()["content"].get_ref<std::string&>() += "\n" + content;
@@ -191,7 +194,8 @@ Status check_chat(RequestedChat& chat, const std::string& path) {
 }
 
 void adapt_chat(const ReplyFormat& format, const ChatRoles& roles, RequestedChat& chat) {
-  if (!format.knows_tools && !format.writes_calls) spell_out(chat);
+  if (!format.writes_calls && format.call != ReplyFormat::Call::kNone) spell_calls(format, chat);
+  if (!format.knows_tools && !format.writes_calls) spell_results(chat);
   if (!format.knows_tools) tell_tools(format, chat);
   place_messages(roles, chat);
   if (!format.knows_tools && !format.writes_calls) return;
