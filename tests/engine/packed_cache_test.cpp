@@ -380,7 +380,7 @@ TEST_CASE("with a manifest, a cache must have the weights of the file", "[packed
 
   cached.models().write("model.gguf.manifest", tree_of(cached.model()).text());
   const LoadOptions options{.manifest = "", .packed_cache = cached.caches().path()};
-  require_without(cached.load(options), {"token_embd.weight: found other weights in the cache"},
+  require_without(cached.load(options), {"token_embd.weight: found different weights in the cache"},
                   cached.plain());
   REQUIRE(cached.load(options)->packed_cache() == cached.path());
   REQUIRE(hash_of(cached.load(options)) == cached.plain());

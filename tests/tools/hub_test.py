@@ -187,7 +187,7 @@ class HubTest(unittest.TestCase):
             self.hub.dripped = 1000
             self.hub.faults[FILE] = [f"drip:{more}"]
             err = self.run_tool(REPO, 4, f"bytes, need {len(MODEL)}")
-            self.assertIn(f"no try goes on: found {self.hub.dripped} bytes", err)
+            self.assertIn(f"no try made progress: found {self.hub.dripped} bytes", err)
             self.assertLessEqual(len(self.hub.requests), 6)
             shutil.rmtree(self.repo)
         # The same by ranges: a try that brings little is none.

@@ -132,7 +132,7 @@ TEST_CASE("a reference that says nothing about the mode asked for is no PASS", "
   w.llmcheck(check).must_end(0, {}, {"PASS  f32-run", "(1 of 63 taps compared)"});
   const Finished int8 =
       w.llmcheck(check + " --compute int8")
-          .must_end(3, {"logits.npz: taps: found no op with its input and output"});
+          .must_end(3, {"logits.npz: taps: found no operation with its input and output"});
   CHECK(int8.out.empty());
   w.llmcheck(kFableF16 + " --stages logits.npz --compute int8")
       .must_end(9, {},

@@ -318,7 +318,7 @@ TEST_CASE_METHOD(Chats, "a session of a different model or template is rejected"
             "with llama2"},
            {"-m other.gguf", 8, "session: model: found SHA-256 "},
            {"tiny.gguf --system You", 2,
-            "session: --system: found another message than the conversation has"},
+            "session: --system: found a different message from that of the conversation"},
            {"tiny.gguf --session tiny.gguf", 3, "tiny.gguf: found no session"},
            {"tiny.gguf --session cut", 3, "cut: found no session"},
            {"tiny.gguf --session /nowhere/session", 4, "/nowhere/session"}}) {

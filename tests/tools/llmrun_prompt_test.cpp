@@ -68,7 +68,7 @@ TEST_CASE_METHOD(Prompts,
   }
   // Text that is there and not read is told.
   const Finished told = shell("echo piped | (sleep 0.1; " + kRun + "-p given)");
-  REQUIRE(contains(told.err, "warning: standard input is not read, since there is a prompt"));
+  REQUIRE(contains(told.err, "warning: standard input is not read, because there is a prompt"));
   REQUIRE(!contains(llmrun(std::string("tiny.gguf -n 0 -p given")).err, "standard input"));
 }
 
