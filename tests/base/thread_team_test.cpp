@@ -294,7 +294,7 @@ TEST_CASE("bad input 96: a thread that cannot be started is an error", "[base]")
   REQUIRE(!refused.ok());
   CHECK(refused.error().code == ErrorCode::kResource);
   CHECK_THAT(refused.error().to_string(),
-             Contains("threads: cannot start a thread with a stack of ") && Contains("refused"));
+             Contains("threads: cannot start a thread with a stack of ") && Contains(" KiB: "));
   CHECK(!was_begun);
 }
 

@@ -197,8 +197,9 @@ TEST_CASE("a cache of a different version or model is rejected by name", "[packe
   forged("matrix 0 ", "matrix 64 ", "matrix: found matrix 64 Q8_0");
   forged("blk.1.attn_q", "blk.0.attn_q", "blk.1.attn_q");
   forged("\nbytes ", "\nbytes 1", "bytes: found bytes 1");
-  forged("\nchunk ", "\nchunk 0", "chunk 0: found other bytes");
-  forged(cached.head().substr(cached.head().find("chunk "), 23), "", "chunk 0: found other bytes");
+  forged("\nchunk ", "\nchunk 0", "chunk 0: found different bytes");
+  forged(cached.head().substr(cached.head().find("chunk "), 23), "",
+         "chunk 0: found different bytes");
   cached.write("GGUF");
   cached.refused("found no packed cache, need a file that --packed-cache made");
 }

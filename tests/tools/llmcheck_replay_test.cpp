@@ -200,7 +200,7 @@ TEST_CASE("an audit that fails says so, by its exit code too", "[llmcheck][audit
   for (const auto& [pointer, value, code, words] : std::vector<Changed>{
            {"/ids/17", receipt["ids"][17] == 40 ? "41" : "40", 1, "it is not of ids[17], 4"},
            {"/text", R"("other")", 1, "the tokens' text"},
-           {"/options/seed", "8", 1, "seed 7 would draw"},
+           {"/options/seed", "8", 1, "seed 7 would give"},
            {"/rows_sha256", '"' + std::string(64, 'a') + '"', 8, "o.bin: root: found "},
            {"/rows_sha256", "\"abc\"", 3, "r.json: rows_sha256: found \"abc\""},
            {"/rows_sha256", "", 6, "r.json: rows_sha256: found none"},

@@ -95,7 +95,8 @@ TEST_CASE_METHOD(PackedRuns, "--packed-cache changes no bit and is used from the
   REQUIRE(std::filesystem::last_write_time(file) == time);
   std::filesystem::resize_file(file, 100);
   const Finished warned =
-      llmrun(kRun + kCache).must_end(0, {"packed cache: cache/tiny-", ": head: found other bytes"});
+      llmrun(kRun + kCache)
+          .must_end(0, {"packed cache: cache/tiny-", ": head: found different bytes"});
   REQUIRE(warned.out == plain.out);
   REQUIRE(std::filesystem::file_size(file) > 100);
 }

@@ -246,7 +246,7 @@ TEST_CASE("a change in a receipt is named by its audit", "[receipt][audit]") {
            {"last token", [](Receipt& r) { r.ids.back() ^= 1; }, "it is not of ids[29], "},
            {"prompt id", [](Receipt& r) { r.prompt_ids[1] ^= 1; }, "token 1: the text gives"},
            {"prompt", [](Receipt& r) { r.prompt = "the cat"; }, "the prompt's text gives its ids"},
-           {"seed", [](Receipt& r) { r.sampler.seed = 6; }, "seed 7 would draw"},
+           {"seed", [](Receipt& r) { r.sampler.seed = 6; }, "seed 7 would give"},
            {"temperature", [](Receipt& r) { r.sampler.temperature = 0; }, "temperature"},
            {"sequence", [](Receipt& r) { r.sequence = 1; }, "tokens: token "},
            {"kv", [](Receipt& r) { r.kv = KvType::kF32; }, "kv f16 and compute int8 would give"},
