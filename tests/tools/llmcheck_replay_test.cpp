@@ -203,7 +203,7 @@ TEST_CASE("an audit that fails says so, by its exit code too", "[llmcheck][audit
            {"/options/seed", "8", 1, "seed 7 would give"},
            {"/rows_sha256", '"' + std::string(64, 'a') + '"', 8, "o.bin: root: found "},
            {"/rows_sha256", "\"abc\"", 3, "r.json: rows_sha256: found \"abc\""},
-           {"/rows_sha256", "", 6, "r.json: rows_sha256: found none"},
+           {"/rows_sha256", "", 6, "r.json: rows_sha256: found no hash"},
            {"/contract_version", "99", 8, "contract_version: found 99"},
        }) {
     folder.write("r.json", json_text(test::with_value(receipt, pointer, value)));
