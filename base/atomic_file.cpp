@@ -169,9 +169,10 @@ Status AtomicFile::claim(bool exists) {
     return Ok{};
   }
   if (held_->is_on(target_)) return Ok{};
-  return in_file(
-      Error{ErrorCode::kIo, {}, "found another file than the one that was opened, need that one"},
-      path_);
+  return in_file(Error{ErrorCode::kIo,
+                       {},
+                       "found a different file from the one that was opened, need the same file"},
+                 path_);
 }
 
 void AtomicFile::open_temporary(Unnamed unnamed, unsigned mode) {
@@ -212,8 +213,8 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, Unnamed unnamed, 
   const bool exists = (follows ? ::stat : ::lstat)(path.c_str(), &old) == 0;
   if (exists && !S_ISREG(old.st_mode)) {
     if (!follows) {
-      return in_file(Error{ErrorCode::kIo, {}, "not a regular file, which alone is replaced"},
-                     path);
+      return in_file(
+          Error{ErrorCode::kIo, {}, "not a regular file; only regular files are replaced"}, path);
     }
     // A rename would replace the device or pipe itself; write to it in place instead.
     file.in_place_ = true;

@@ -38,7 +38,7 @@ Status run_on_stack(std::size_t bytes, const std::function<void()>& work) {
   }
   if (refused != 0) {
     return Error{ErrorCode::kResource, "threads",
-                 fmt::format("found one with a stack of {} KiB refused: {}", bytes >> 10,
+                 fmt::format("cannot start a thread with a stack of {} KiB: {}", bytes >> 10,
                              std::generic_category().message(refused))};
   }
   pthread_join(thread, nullptr);

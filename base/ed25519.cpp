@@ -30,10 +30,10 @@ Result<std::shared_ptr<EVP_PKEY>> parse_key(std::string_view pem, Read read, con
       text == nullptr ? nullptr : read(text.get(), nullptr, no_password, nullptr), EVP_PKEY_free);
   ERR_clear_error();
   if (key != nullptr && EVP_PKEY_id(key.get()) == EVP_PKEY_ED25519) return key;
-  return Error{
-      .code = ErrorCode::kMalformed,
-      .field = "key",
-      .message = std::string("found ") + (key == nullptr ? "none" : "one of another kind") + rule};
+  return Error{.code = ErrorCode::kMalformed,
+               .field = "key",
+               .message = std::string("found ") +
+                          (key == nullptr ? "none" : "a key of a different kind") + rule};
 }
 
 }  // namespace

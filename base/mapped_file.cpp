@@ -202,7 +202,7 @@ Status MappedFile::check_unchanged(std::string_view what) const {
   if (changed == nullptr) return Ok{};
   return in_file(Error{ErrorCode::kIntegrity,
                        {},
-                       fmt::format("{} changed while it was read, need a file at rest", what)},
+                       fmt::format("{} changed while it was read, need an unchanged file", what)},
                  changed->path);
 }
 

@@ -100,7 +100,7 @@ Result<std::unique_ptr<LocalAnswer>> LocalModel::start(const std::string& body, 
   const auto submission = service().submit(answer->jobs());
   if (submission.admission == Admission::kTooLong)
     return Error{ErrorCode::kResource, "prompt",
-                 "found more tokens, with the new ones, than all KV pages hold"};
+                 "found more tokens, with the generated ones, than fit into all KV cache pages"};
   if (submission.admission == Admission::kQueueFull)
     return Error{ErrorCode::kResource, "queue", "found it full, need a place; try again later"};
   answer->first_ = submission.first;

@@ -21,7 +21,7 @@ SchedulerOptions with_room(SchedulerOptions options) {
 }
 
 Error no_memory() {
-  return {ErrorCode::kResource, "memory", "found memory or a thread refused, need more of it"};
+  return {ErrorCode::kResource, "memory", "found too little memory or too few threads, need more"};
 }
 
 /// @param on_end  of a GenerationJob; may be empty

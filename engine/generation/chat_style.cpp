@@ -136,7 +136,7 @@ Result<std::shared_ptr<ChatStyle>> ChatStyle::create_built_in(std::string_view n
     if (token.empty() || (marker && marker->spelling == token)) continue;
     return Error{
         ErrorCode::kUsage, "--chat-template",
-        fmt::format("found {}, whose marker {} is no token of this vocabulary", name, token)};
+        fmt::format("found {}, whose marker {} is not a token of this vocabulary", name, token)};
   }
   return style;
 }

@@ -56,13 +56,14 @@ Error nothing_allowed(std::span<const std::uint32_t> mask, std::size_t n_vocab,
     if (!allows(mask, static_cast<TokenId>(id))) continue;
     return Error{ErrorCode::kNonFinite, "grammar",
                  fmt::format("position {}: found no finite logit of a token that it allows, need "
-                             "one; no token drawn",
+                             "one; no token was sampled",
                              position)};
   }
-  return Error{ErrorCode::kUsage, "grammar",
-               fmt::format("position {}: found no token that it allows, need one: no text of it "
-                           "goes on from there",
-                           position)};
+  return Error{
+      ErrorCode::kUsage, "grammar",
+      fmt::format(
+          "position {}: found no token that it allows, need one: no match continues from there",
+          position)};
 }
 
 bool has_any(std::span<const float> row) {

@@ -82,7 +82,7 @@ class Comparison {
       differences_.push_back({.kind = "file",
                               .name = {},
                               .title = "order of tensors",
-                              .message = "found another than the manifest's, need the same",
+                              .message = "found a different order, need that of the manifest",
                               .file = file_.path()});
     }
     return std::move(differences_);
@@ -127,8 +127,8 @@ class Comparison {
                          std::min(end, begin + (last + 1) * GgufTree::kChunkBytes)};
     GgufDifference& difference =
         add(segment,
-            fmt::format("found other content in bytes {} to {}, need the manifest's", bytes.first,
-                        bytes.second - 1),
+            fmt::format("found different content in bytes {} to {}, need that of the manifest",
+                        bytes.first, bytes.second - 1),
             bytes);
     difference.chunks = std::pair(first, last);
     difference.title += first == last ? fmt::format(" chunk {}", first)

@@ -213,7 +213,7 @@ class GgufSalvage {
       if (placement.offsets[order[k]] != placement.offsets[order[k - 1]]) continue;
       const GgufTensor& tensor = file_.tensors_[order[k]];
       faults.push_back({.where = name_of(tensor),
-                        .what = fmt::format("found the bytes of {}, need its own",
+                        .what = fmt::format("found the bytes of {}, need separate bytes",
                                             name_of(file_.tensors_[order[k - 1]])),
                         .mend = "each gets a copy of the bytes"});
     }
@@ -231,10 +231,11 @@ class GgufSalvage {
     const GgufTensor& tensor = file_.tensors_[first];
     faults.push_back(
         {.where = name_of(tensor),
-         .what = fmt::format("found offset {}, need {}: by it tensors overlap or leave the file, "
-                             "and in a row their sizes are the file's; so of {} tensors",
-                             tensor.offset, placement.offsets[first], n_replaced),
-         .mend = "tensors are written one after the other, as their bytes lie"});
+         .what = fmt::format(
+             "found offset {}, need {}: with the offsets found, tensors overlap or leave the file; "
+             "one after the other, they fill it exactly; the same for {} tensors",
+             tensor.offset, placement.offsets[first], n_replaced),
+         .mend = "tensors are written one after the other, in the order of their bytes"});
   }
 
   void report_unaligned(const GgufPlacement& placement, std::vector<LayoutFault>& faults) const {
@@ -251,10 +252,9 @@ class GgufSalvage {
     const std::string mend = fmt::format("tensors are written at multiples of {}", need);
     if (n_unaligned > 0) {
       faults.push_back({.where = name_of(file_.tensors_[first]),
-                        .what = fmt::format("found offset {}, need a multiple of {}; so of {} of "
-                                            "{} tensors",
-                                            placement.offsets[first], need, n_unaligned,
-                                            placement.offsets.size()),
+                        .what = fmt::format(
+                            "found offset {}, need a multiple of {}; the same for {} of {} tensors",
+                            placement.offsets[first], need, n_unaligned, placement.offsets.size()),
                         .mend = mend});
     } else {
       faults.push_back({.where = "file",

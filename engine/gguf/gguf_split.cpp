@@ -35,7 +35,7 @@ Error unnamed_part(const GgufFile& gguf, const std::string& path, std::uint64_t 
           "found {} parts in a file with a wrong name, need {} and so on: {} missing part{}", count,
           split_path("NAME", 0, count), count - 1, count == 2 ? "" : "s"));
   error.file = path;
-  error.hint = "give the parts their names back";
+  error.hint = "rename the parts to their original names";
   return error;
 }
 
@@ -56,8 +56,9 @@ Status check_part(const GgufFile& part, const GgufFile& first, std::uint64_t ind
                       std::ranges::equal(known->bytes, entry.value.bytes);
     if (same) continue;
     return part.value_error(ErrorCode::kMalformed, entry.key,
-                            known == nullptr ? "found a key that the first part lacks"
-                                             : "found another value than in the first part");
+                            known == nullptr
+                                ? "found a key that the first part does not have"
+                                : "found a different value from that in the first part");
   }
   return Ok{};
 }

@@ -57,11 +57,12 @@ Status Derivations::check_repetitions(std::string_view text) const {
     int next = repeats_first(rule);
     for (int steps = 1; next >= 0; ++steps, next = repeats_first(next)) {
       if (next == rule || steps == kMostRepeatedRules)
-        return refuse(text, rule,
-                      fmt::format("begins with a repetition of itself, or of a rule that does; "
-                                  "need one that begins otherwise, and at most {} rules that "
-                                  "begin with a repetition of the next",
-                                  kMostRepeatedRules));
+        return refuse(
+            text, rule,
+            fmt::format(
+                "begins with a repetition of itself, or of a rule that does; need one that begins "
+                "differently, and at most {} rules that begin with a repetition of the next",
+                kMostRepeatedRules));
     }
   }
   return Ok{};
@@ -147,8 +148,8 @@ Status Derivations::check(std::string_view text) {
     if (steps > kMostSearched) return Ok{};
     if (doubles(rule, leads))
       return refuse(text, rule,
-                    "stands for itself twice, so that the same output has very many parses; need a "
-                    "rule that repeats instead, such as a ::= b+ for a ::= a a | b");
+                    "consists of itself twice, so the same output has very many parses; need a "
+                    "rule with a repetition instead, such as a ::= b+ for a ::= a a | b");
   }
   return Ok{};
 }

@@ -51,11 +51,12 @@ namespace {
 Error refused(std::string_view what) {
   std::string line(what.substr(0, 300));
   std::ranges::replace(line, '\n', ' ');
-  return Error{ErrorCode::kUsage, "", "need another grammar: " + line};
+  return Error{ErrorCode::kUsage, "", "need a different grammar: " + line};
 }
 
 Error out_of_memory() {
-  return Error{ErrorCode::kResource, "memory", "found too little for a grammar's automaton"};
+  return Error{ErrorCode::kResource, "memory",
+               "found too little memory for the automaton of a grammar"};
 }
 
 /// @param rule  may be empty
@@ -97,7 +98,7 @@ Result<std::shared_ptr<const Grammar::Vocabulary>> Grammar::read_vocabulary(
   const std::vector<TokenId>& ends = tokenizer.spec().end_of_generation;
   if (ends.empty()) {
     return Error{ErrorCode::kUnsupported, "grammar",
-                 "found a vocabulary without a token that ends a text, need one"};
+                 "found a vocabulary without an end token, need one"};
   }
   std::vector<std::string> texts(tokenizer.size());
   for (std::size_t i = 0; i < texts.size(); ++i) {
@@ -151,7 +152,7 @@ Result<std::shared_ptr<const Grammar>> Grammar::compile(
   } catch (const WorkExceeded&) {
     return Error{ErrorCode::kUsage, std::string(CompileLimits::kExceeded),
                  fmt::format("found more than {} units of work to compile it, need fewer states: "
-                             "shorter texts, fewer rules and repetitions",
+                             "shorter strings, fewer rules and repetitions",
                              limits.units)};
   } catch (const std::bad_alloc&) {
     return out_of_memory();

@@ -81,7 +81,7 @@ class GrammarReader {
         rest.empty()      ? "its end"
         : rest[0] == '\0' ? "a character U+0000"
         : utf8_head(rest).kind == Utf8Head::Kind::kInvalid
-            ? "a byte that is no UTF-8"
+            ? "a byte that is not UTF-8"
             : fmt::format("\"{}\"", shown.substr(0, complete_utf8_size(shown)));
     return Error{ErrorCode::kUsage, "",
                  fmt::format("found {} in line {} of the grammar, need {}", found, line(), need)};
@@ -271,7 +271,7 @@ class GrammarReader {
   Result<char32_t> character(char closing) {
     if (at_ >= text_.size() || peek() == '\n' || peek() == '\r')
       return refuse(fmt::format("a closing {} in the line", closing == '"' ? "quote" : "bracket"));
-    if (peek() == '\0') return refuse("no character U+0000: \\x00 stands for it");
+    if (peek() == '\0') return refuse("no character U+0000 (write \\x00)");
     if (take("\\")) return escape();
     const std::size_t size = utf8_head(text_.substr(at_)).size;
     const char32_t code = utf8_code_point(text_.substr(at_, size));

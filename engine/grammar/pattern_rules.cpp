@@ -48,7 +48,7 @@ class PatternReader {
 
   Result<std::string> read() {
     if (!is_valid_utf8(text_))
-      return Error{ErrorCode::kUsage, "", "found a pattern that is no UTF-8, need one that is"};
+      return Error{ErrorCode::kUsage, "", "found a pattern that is not UTF-8, need UTF-8"};
     LLM_TRY(std::string expression, alternatives(0));
     if (!at_end()) return refuse("an opening parenthesis for it");
     return expression;
@@ -158,7 +158,7 @@ class PatternReader {
             CodeSet::all().without(CodeSet({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}})));
       case '^':
       case '$':
-        return refuse("anchors at the ends alone");
+        return refuse("anchors only at the ends");
       case '*':
       case '+':
       case '?':
@@ -247,7 +247,7 @@ class PatternReader {
         std::from_chars(digits.data(), digits.data() + digits.size(), code, 16);
     if (digits.size() != n_digits || error != std::errc() || end != digits.data() + n_digits ||
         (code >= 0xD800 && code < 0xE000))
-      return refuse(fmt::format("{} hexadecimal digits of no surrogate", n_digits));
+      return refuse(fmt::format("{} hexadecimal digits that are not a surrogate", n_digits));
     at_ += 1 + n_digits;
     return of(code);
   }

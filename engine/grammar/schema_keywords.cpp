@@ -157,7 +157,7 @@ Result<Keywords> Keywords::read(const OrderedJson& schema, const std::string& pa
     if (known == kKeywords.end())
       return Error{ErrorCode::kUsage, at,
                    "found a keyword that is not enforced, need one of docs/structured_output.md"};
-    if (known->name == "$id" && !path.empty()) return wrong(at, "it at the root alone");
+    if (known->name == "$id" && !path.empty()) return wrong(at, "it only at the root");
     if (known->of == kAnnotation) continue;
     words.found_.emplace(known->name, &value);
     if (known->of == kOperation) {

@@ -62,7 +62,7 @@ class SchemaWriter {
  private:
   Result<std::string> of_schema(const OrderedJson& schema, const std::string& path) {
     if (schema.is_boolean() && schema.get<bool>()) return any_value(rules_);
-    if (!schema.is_object()) return wrong(path, "an object or true, for a value that there is");
+    if (!schema.is_object()) return wrong(path, "an object or true, so that a value exists");
     LLM_TRY(const Keywords words, Keywords::read(schema, path));
     const OrderedJson* operand = words.operand();
     if (operand == nullptr) return of_types(words, path);
@@ -72,7 +72,7 @@ class SchemaWriter {
     if (!operand->is_array() || operand->empty()) return wrong(at, "an array that is not empty");
     if (words.operation() == "enum") return constants(*operand, words, at);
     if (words.operation() == "allOf" && operand->size() > 1)
-      return wrong(at, "one schema: a text of several at once is not made");
+      return wrong(at, "one schema: several at once are not supported");
     if (words.operation() == "oneOf") LLM_RETURN_IF_ERROR(check_apart(*operand, at));
     std::vector<std::string> choices;
     for (std::size_t i = 0; i < operand->size(); ++i) {
@@ -88,7 +88,8 @@ class SchemaWriter {
     if (target == nullptr)
       return wrong(at, "\"#\" or \"#/...\", the place of a schema in this one");
     const std::string name = "#" + pointer_of(uri);
-    if (!open_.insert(name).second) return wrong(at, "a value in between: it leads back to itself");
+    if (!open_.insert(name).second)
+      return wrong(at, "a reference that does not lead back to itself without a value in between");
     const auto [known, is_new] = named_.try_emplace(name);
     if (is_new) {
       known->second = rules_.declare();
@@ -109,7 +110,8 @@ class SchemaWriter {
     std::vector<std::string> choices;
     for (const OrderedJson& one : values) {
       if ((words.types() & type_of(one)) == 0) continue;
-      if (!is_exact(one)) return wrong(at, "numbers below 2^53, which every reader reads alike");
+      if (!is_exact(one))
+        return wrong(at, "numbers below 2^53, which all JSON parsers read in the same way");
       choices.push_back(literal(json_text(one)));
     }
     if (choices.empty()) return wrong(at, "a value of the type beside it");

@@ -48,7 +48,7 @@ Result<std::string> hash_of(const MappedFile& file, const LoadOptions& options) 
                .field = "SHA-256",
                .message = fmt::format("found {}, need {}", hash, options.expected_sha256),
                .file = file.path(),
-               .hint = "the file was replaced, or is not the one that was meant"};
+               .hint = "the file was replaced, or it is the wrong file"};
 }
 
 /// Compares the mapped bytes with a manifest, if that is wanted.

@@ -123,7 +123,7 @@ Result<std::vector<std::string_view>> read_head(std::span<const std::byte> bytes
   const std::size_t last = text.rfind("\nend ");
   if (last == std::string_view::npos ||
       text.substr(last) != "\nend " + xxh3(text.substr(0, last + 1)) + "\n")
-    return malformed("head", "found other bytes than were written, need an undamaged file");
+    return malformed("head", "found different bytes from those written, need an undamaged file");
   std::vector<std::string_view> lines;
   for (std::size_t begin = 0; begin <= last;) {
     const std::size_t end = text.find('\n', begin);
@@ -152,7 +152,7 @@ Status check_panels(std::span<const std::byte> panels, std::span<const std::stri
   for (std::size_t i = 0; i < hashes.size(); ++i) {
     if (i < chunks.size() && chunks[i] == "chunk " + hashes[i]) continue;
     return malformed(fmt::format("chunk {}", i),
-                     "found other bytes than were written, need an undamaged file");
+                     "found different bytes from those written, need an undamaged file");
   }
   return Ok{};
 }
@@ -178,7 +178,7 @@ Status compare_panels(const ModelFile& model, const WeightPlan& plan,
   });
   if (wrong == nullptr) return Ok{};
   return Error{ErrorCode::kIntegrity, wrong.load()->view->name,
-               "found other weights in the cache, need the model's"};
+               "found different weights in the cache, need those of the model"};
 }
 
 Result<PackedCache> open_at(const std::string& path, const ModelFile& model, const WeightPlan& plan,

@@ -239,7 +239,7 @@ void VocabReader::warn_duplicates() {
       duplicates.add(fmt::format("{} repeats {}", id, slots[at]));
     }
   }
-  duplicates.warn("duplicate tokens, the first id wins:", warnings_);
+  duplicates.warn("duplicate tokens, the first id is used:", warnings_);
 }
 
 /// Merges are texts of two spellings with a space between them, in the order of their ranks.
@@ -279,9 +279,9 @@ Result<VocabSpec::Merge> VocabReader::read_merge(std::string_view text, std::siz
         std::pair<std::string_view, TokenId*>(joined, &merge.joined)}) {
     const auto found = pieces_.find(spelling);
     if (found == pieces_.end()) {
-      return malformed(kMergesKey, fmt::format("found {} at index {}, which names {}: no normal "
-                                               "token of {}",
-                                               quoted(text), rank, quoted(spelling), kTokensKey));
+      return malformed(kMergesKey,
+                       fmt::format("found {} at index {}, which names {}: not a normal token of {}",
+                                   quoted(text), rank, quoted(spelling), kTokensKey));
     }
     *id = found->second;
   }

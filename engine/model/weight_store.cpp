@@ -42,7 +42,7 @@ Status locate_nonfinite(const ModelFile& model, const TensorView& tensor) {
   if (const auto block = first_nonfinite_block(tensor.type, tensor.data))
     return nonfinite_error(model, tensor, *block);
   return in_file(Error{ErrorCode::kIntegrity, tensor.name,
-                       "found other bytes than a moment ago, need a file at rest"},
+                       "found different bytes from before, need an unchanged file"},
                  model.file.path());
 }
 

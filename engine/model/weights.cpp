@@ -50,14 +50,14 @@ Result<Store> through_cache(const std::shared_ptr<const ModelFile>& model,
     return WeightStore::mapped(std::move(plan), std::move(**cache));
   }
   if (!cache.ok())
-    warnings.push_back(fmt::format("packed cache: {}; packing anew", cache.error().to_string()));
+    warnings.push_back(fmt::format("packed cache: {}; packing again", cache.error().to_string()));
   model->file.wait_for_another_stamp();
   LLM_TRY(Store store, pack(model, {.threads = options.threads, .progress = options.progress}));
   const Status written =
       write_packed_cache(path, *model, plan, store->panels(), options.threads, options.progress);
   if (!written.ok())
     warnings.push_back(
-        fmt::format("packed cache: {}; going on without", written.error().to_string()));
+        fmt::format("packed cache: {}; continuing without it", written.error().to_string()));
   return store;
 }
 

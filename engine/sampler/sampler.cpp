@@ -26,7 +26,7 @@ Result<float> largest_of(std::span<const float> logits, std::uint64_t position) 
     return Error{
         .code = ErrorCode::kNonFinite,
         .field = "logits",
-        .message = fmt::format("position {}: found {}, need finite numbers; no token drawn",
+        .message = fmt::format("position {}: found {}, need finite numbers; no token was sampled",
                                position, found)};
   };
   constexpr std::size_t kLanes = 32;

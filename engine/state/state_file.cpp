@@ -66,7 +66,7 @@ Result<StateHead> parse_sizes(std::span<const std::byte> bytes) {
   ByteReader reader(bytes);
   const auto magic = reader.read_bytes(kMagic.size(), "magic");
   if (!reader.ok() || !std::ranges::equal(magic, std::as_bytes(std::span(kMagic))))
-    return malformed("", "found no file of a cache of keys and values, need one");
+    return malformed("", "found a file that is not a KV cache, need one");
   const auto version = reader.read<std::uint32_t>("version");
   if (reader.ok() && version != kVersion)
     return Error{ErrorCode::kUnsupported, "version",
@@ -135,7 +135,7 @@ Result<StateHead> parse_state_head(std::span<const std::byte> bytes, std::uint64
   rest.read_bytes(sizeof(Sha256Digest), "SHA-256");
   if (!rest.ok()) return rest.error();
   if (!std::ranges::equal(encoded(head), bytes))
-    return malformed("SHA-256", "found a head that is not what it names");
+    return malformed("SHA-256", "found a header with a wrong hash");
   if (head.file_bytes() != file_bytes)
     return malformed("file size",
                      fmt::format("found {} bytes, need {}", file_bytes, head.file_bytes()));
@@ -167,7 +167,7 @@ Result<std::vector<std::vector<std::byte>>> read_state_sections(const std::strin
   const auto there = read_head(file);
   if (!there.ok()) return in_file(there.error(), path);
   if (encoded(*there) != encoded(head))
-    return in_file(malformed("head", "found another one than when the cache was opened"), path);
+    return in_file(malformed("head", "found a different one from when the cache was opened"), path);
   std::vector<std::vector<std::byte>> sections(head.sections.size());
   std::size_t at = head_bytes(head);
   for (std::size_t i = 0; i < sections.size(); at += head.sections[i++].n_bytes) {
@@ -175,7 +175,8 @@ Result<std::vector<std::vector<std::byte>>> read_state_sections(const std::strin
     sections[i].resize(head.sections[i].n_bytes);
     LLM_RETURN_IF_ERROR(file.read(file.bytes().subspan(at, sections[i].size()), sections[i]));
     if (sha256_of(sections[i]) != head.sections[i].sha256)
-      return in_file(malformed("SHA-256", fmt::format("found other bytes of group {}", i)), path);
+      return in_file(malformed("SHA-256", fmt::format("found different bytes in group {}", i)),
+                     path);
   }
   return sections;
 }

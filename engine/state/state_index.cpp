@@ -85,7 +85,7 @@ void StateStore::scan() {
     if (entries_.contains(name)) continue;
     auto head = read_state_head(file.path().string());
     if (head.ok() && head->file_name() != name)
-      head = malformed("name", "found a file under the name of another");
+      head = malformed("name", "found a file with the name of a different file");
     if (!head.ok()) {
       refuse(name, head.error());
       continue;

@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--llm-update", action="store_true", help="write the expected answers instead of comparing them")
     group.addoption("--llm-isa", metavar="NAME", help="instruction set (default: the best of this CPU); answers do not depend on it")
     group.addoption("--llm-threads", type=int, default=0, metavar="N", help="threads (default: as many as CPUs); likewise")
-    parser.addini("llm_model", "the GGUF of llm_golden, beside the configuration file or absolute")
+    parser.addini("llm_model", "GGUF file for llm_golden: absolute, or relative to the configuration file")
 
 
 @pytest.fixture(scope="session")
@@ -108,14 +108,14 @@ def _text_of(value: Any) -> str:
 
 def _difference(path: Path, made: dict[str, Any]) -> str | None:
     """What a reader has to know of two answers that are not the same."""
-    update = f"\n`pytest --llm-update` writes {path} anew."
+    update = f"\n`pytest --llm-update` writes {path} again."
     try:
         expected = json.loads(path.read_text(encoding="utf-8"))
         kept = {field: expected[field] for field in made}
     except FileNotFoundError:
         return f"no expected answer: {path} does not exist; `pytest --llm-update` writes it"
     except (ValueError, TypeError, KeyError) as error:
-        return f"{path} is no expected answer: {error!r}{update}"
+        return f"{path} is not an expected answer: {error!r}{update}"
     if kept == made:
         return None
     if (kept["sha256"], kept["fingerprint"]) != (made["sha256"], made["fingerprint"]):

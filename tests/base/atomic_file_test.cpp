@@ -183,7 +183,7 @@ TEST_CASE("a lock moves to the file that replaces the locked one", "[base][atomi
   folder.write("other", "theirs");
   std::filesystem::rename(folder.path("other"), path);
   must_fail(write_file_atomically(path, bytes_of("x"), &lock), ErrorCode::kIo,
-            {"found another file than the one that was opened"});
+            {"found a different file from the one that was opened"});
   CHECK(folder.read(path) == "theirs");
   std::filesystem::remove(path);
   REQUIRE(write_file_atomically(path, bytes_of("again"), &lock).ok());

@@ -42,7 +42,7 @@ std::string nested(std::size_t levels, std::string_view open, std::string_view c
 
 // Where the destructor asked for memory, std::bad_alloc would end the test here. What nlohmann's
 // own does.
-TEST_CASE("freeing JSON asks for no memory and leaves none", "[base][bad_input]") {
+TEST_CASE("freeing JSON allocates no memory and frees all of it", "[base][bad_input]") {
   std::string wide = "[";
   for (int i = 0; i < 100000; ++i) wide += "[1],";
   const std::string text = GENERATE_COPY(values<std::string>(

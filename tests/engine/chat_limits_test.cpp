@@ -100,7 +100,7 @@ TEST_CASE("whatever recurses in a template is counted", "[chat]") {
       "inside each other");
 }
 
-TEST_CASE("bad input 91: a chat template's depth needs none of the caller's stack", "[chat]") {
+TEST_CASE("bad input 91: a deep chat template does not use the caller's stack", "[chat]") {
   // The parser's 150 levels, and 149 of an expression's tree.
   const std::string deep = times("{% if 1 %}{% filter upper %}", 73) + "{{ 1" + times(" + 1", 148) +
                            " }}" + times("{% endfilter %}{% endif %}", 73) + "{{ " +
@@ -146,7 +146,8 @@ TEST_CASE("bad input 91: a chat template's depth needs none of the caller's stac
         ErrorCode::kResource);
 }
 
-TEST_CASE("bad input 92: every operation of a chat template counts what it touches", "[chat]") {
+TEST_CASE("bad input 92: every operation of a chat template counts the data that it reads",
+          "[chat]") {
   // On a text of 256 KiB, a list of 5000.
   const std::string given =
       "{% set a = ('a' * 262143) ~ 'b' %}{% set w = ' ' * 262144 %}{% set n = 'a' * 125000 ~ 'c' "
@@ -242,7 +243,7 @@ TEST_CASE("work grows with what it touches, and no faster", "[chat]") {
   }
 }
 
-TEST_CASE("bad input 93: a chat template holds no more than its memory", "[chat]") {
+TEST_CASE("bad input 93: the memory of a chat template is limited", "[chat]") {
   const std::string many = "{% for i in range(99999) %}";
   const std::string end = "{% endfor %}";
   const std::string list = "{% set ns = namespace(l=[], t='0123456789abcdef' * 4096) %}" + many;
@@ -303,7 +304,7 @@ TEST_CASE("messages of a chat template's errors have a bounded length", "[chat]"
   }
 }
 
-TEST_CASE("bad input 94: a chat template is given up when nobody waits, or for too long",
+TEST_CASE("bad input 94: a chat template is stopped if no client waits or if it takes too long",
           "[chat]") {
   const std::string endless =
       "{% for a in range(9) %}\n{% for b in range(99999) %}{% endfor %}{% endfor %}";
@@ -311,7 +312,8 @@ TEST_CASE("bad input 94: a chat template is given up when nobody waits, or for t
   const auto gone = rendered_within(endless, {}, {.is_given_up = [&] { return ++asked == 3; }});
   REQUIRE(!gone.ok());
   CHECK(asked == 3);
-  CHECK(gone.error().to_string() == "chat template: line 2: found nobody who waits for the text");
+  CHECK(gone.error().to_string() ==
+        "chat template: line 2: found that no client waits for the result");
   using std::chrono::milliseconds;
   for (const RenderLimits& limits :
        {RenderLimits{.most_work = milliseconds(0)}, RenderLimits{.most_time = milliseconds(0)}}) {

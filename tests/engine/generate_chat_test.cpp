@@ -131,7 +131,7 @@ TEST_CASE("a style is the file's template, a built-in one or a file's text", "[c
   CHECK_THAT(choose("auto", "").error().hint, Contains("zephyr"));
   CHECK_THAT(choose("nosuch", "").error().to_string(), Contains("one of chatml, zephyr"));
   CHECK_THAT(choose("llama3", "").error().to_string(),
-             Contains("marker <|start_header_id|> is no token of this vocabulary"));
+             Contains("marker <|start_header_id|> is not a token of this vocabulary"));
 }
 
 TEST_CASE("the vocabulary's BOS and the template's are one", "[chat]") {

@@ -307,7 +307,7 @@ TEST_CASE("a service takes all of some texts or none, and what fits", "[serve]")
   service->cancel(3, 1);  // it has finished: nothing happens
 }
 
-TEST_CASE("a text whose logits are no numbers ends alone", "[serve]") {
+TEST_CASE("NaN logits end only their own request", "[serve]") {
   auto broken = TinyGguf::llama();
   make_token_overflow(broken, 40);
   const auto model = loaded(broken);

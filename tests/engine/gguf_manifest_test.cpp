@@ -204,7 +204,7 @@ std::string line_of(const std::string& text, std::size_t number) {
   return text.substr(begin, text.find('\n', begin) + 1 - begin);
 }
 
-TEST_CASE("hostile manifests are refused by line", "[gguf][manifest][bad_input]") {
+TEST_CASE("hostile manifests are rejected by line", "[gguf][manifest][bad_input]") {
   const ScratchDirectory directory;
   const GgufTree tree = tree_of(directory.write("m.gguf", with_chunks().bytes()));
   const std::string good = tree.text();
@@ -267,7 +267,7 @@ TEST_CASE("hostile manifests are refused by line", "[gguf][manifest][bad_input]"
   refused(good + "padding 1\n" + zeros + "padding 1\n" + zeros, "found padding twice");
 }
 
-TEST_CASE("a manifest cut anywhere or with any byte changed is refused",
+TEST_CASE("a manifest that is truncated or has a changed byte is rejected",
           "[gguf][manifest][bad_input]") {
   const ScratchDirectory directory;
   const std::string good = tree_of(directory.write("m.gguf", with_gaps().bytes())).text();

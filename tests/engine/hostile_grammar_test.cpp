@@ -22,7 +22,7 @@ void check_refused(GrammarKind kind, const std::string& text, const std::string&
 
 }  // namespace
 
-TEST_CASE("bad input 97: numbers of a grammar are the numbers that are meant", "[grammar]") {
+TEST_CASE("bad input 97: large numbers in a grammar are rejected and never misread", "[grammar]") {
   for (const char* number : {"100001", "4294967296", "4294967297", "18446744073709551617"}) {
     for (const char* shape : {"{{{0}}}", "{{{0},}}", "{{0,{0}}}", "{{ {0} }}"}) {
       const std::string counts = fmt::format(fmt::runtime(shape), number);
@@ -44,7 +44,7 @@ TEST_CASE("bad input 97: numbers of a grammar are the numbers that are meant", "
     CHECK_FALSE(takes(compile(GrammarKind::kRegex, "((a{65536}){65536})"), text));
 }
 
-TEST_CASE("bad input 98: what a grammar is written in is read here", "[grammar]") {
+TEST_CASE("bad input 98: invalid syntax of a grammar is rejected by line", "[grammar]") {
   check_refused(GrammarKind::kEbnf, std::string("root ::= \"a\"\0 \"b\"", 18), "U+0000");
   check_refused(GrammarKind::kEbnf, std::string("root ::= \"a\0\"", 13), "U+0000");
   check_refused(GrammarKind::kEbnf, "root ::= " + std::string(100'000, '('), "at most 64");
@@ -71,7 +71,7 @@ TEST_CASE("bad input 98: what a grammar is written in is read here", "[grammar]"
               "2\xC3\xA9"));
 }
 
-TEST_CASE("bad input 99: a compilation that would take long is given up", "[grammar]") {
+TEST_CASE("bad input 99: a compilation that takes too long is stopped", "[grammar]") {
   check_refused(GrammarKind::kRegex, times(".*", 14'000), "work to compile");
   GrammarCompiler compiler(vocabulary());
   const GrammarSource words{GrammarKind::kRegex, "[a-z]{1,500}"};
@@ -81,7 +81,7 @@ TEST_CASE("bad input 99: a compilation that would take long is given up", "[gram
   CHECK(compiler.compile(words).ok());
 }
 
-TEST_CASE("bad input 100: a rule that stands for itself twice is refused by name", "[grammar]") {
+TEST_CASE("bad input 100: a rule that consists of itself twice is rejected by name", "[grammar]") {
   const auto [text, name] = GENERATE(table<std::string, std::string>({
       {"root ::= a\na ::= a a | [a-z ] | \"\"", "rule a in line 2"},
       {"root ::= a\na ::= a a a | [a-z ]", "rule a in line 2"},
@@ -95,7 +95,7 @@ TEST_CASE("bad input 100: a rule that stands for itself twice is refused by name
       {"root ::= a\na ::= (a a) | \"x\"", "a group in line 2"},
   }));
   check_refused(GrammarKind::kEbnf, text, name);
-  check_refused(GrammarKind::kEbnf, text, "which stands for itself twice");
+  check_refused(GrammarKind::kEbnf, text, "which consists of itself twice");
 }
 
 TEST_CASE("rules that stand in themselves otherwise are of use", "[grammar]") {
@@ -111,7 +111,7 @@ TEST_CASE("rules that stand in themselves otherwise are of use", "[grammar]") {
   CHECK(takes(compile(GrammarKind::kEbnf, text), one));
 }
 
-TEST_CASE("bad input 101: a text whose grammar takes too much work is given up", "[grammar]") {
+TEST_CASE("bad input 101: an output whose grammar takes too much work is stopped", "[grammar]") {
   const auto grammar = compile(GrammarKind::kEbnf, "root ::= sum\nsum ::= sum [a-z ] sum | [a-z ]");
   const auto walk = [&] {
     GrammarState state(grammar, {});

@@ -56,7 +56,7 @@ class Cached {
     const std::string right = hash_of(load({}));
     const auto model = load();
     require_without(model, {words}, right);
-    require_words(model->warnings()[0], {"packed cache: " + path(), "; packing anew"});
+    require_words(model->warnings()[0], {"packed cache: " + path(), "; packing again"});
     used(right);
   }
 
@@ -132,7 +132,7 @@ TEST_CASE("a second start maps what the first one packed", "[packed_cache]") {
   REQUIRE(hash_of(second) == cached.plain());
 }
 
-TEST_CASE("a damaged cache is refused, whichever byte it is", "[packed_cache]") {
+TEST_CASE("a damaged cache is rejected, whichever byte is wrong", "[packed_cache]") {
   const Cached cached;
   cached.load();
   const std::string whole = cached.content();
@@ -146,9 +146,9 @@ TEST_CASE("a damaged cache is refused, whichever byte it is", "[packed_cache]") 
   };
   for (std::size_t at = 0; at < 11; ++at) damaged(at, "found no packed cache");
   for (std::size_t at = 11; at < head; at += kSanitized ? 97 : 29)
-    damaged(at, "head: found other bytes than were written");
+    damaged(at, "head: found different bytes from those written");
   for (std::size_t at = kPanels; at < whole.size(); at += kSanitized ? 4999 : 1499)
-    damaged(at, "chunk 0: found other bytes than were written");
+    damaged(at, "chunk 0: found different bytes from those written");
   damaged(whole.size() - 1, "chunk 0: ");
   // Between head and panels nothing is read.
   std::string content = whole;
@@ -157,7 +157,7 @@ TEST_CASE("a damaged cache is refused, whichever byte it is", "[packed_cache]") 
   cached.used(cached.plain());
 }
 
-TEST_CASE("a cache of another length is refused", "[packed_cache]") {
+TEST_CASE("a cache with a wrong length is rejected", "[packed_cache]") {
   const Cached cached;
   cached.load();
   const std::string whole = cached.content();
@@ -176,7 +176,7 @@ TEST_CASE("a cache of another length is refused", "[packed_cache]") {
   cached.refused(fmt::format("found {} bytes, need {}", whole.size() + 1, whole.size()));
 }
 
-TEST_CASE("a cache of something else is refused by name", "[packed_cache]") {
+TEST_CASE("a cache of a different version or model is rejected by name", "[packed_cache]") {
   const Cached cached;
   cached.load();
   const auto forged = [&](const std::string& from, const std::string& to,
@@ -197,18 +197,19 @@ TEST_CASE("a cache of something else is refused by name", "[packed_cache]") {
   forged("matrix 0 ", "matrix 64 ", "matrix: found matrix 64 Q8_0");
   forged("blk.1.attn_q", "blk.0.attn_q", "blk.1.attn_q");
   forged("\nbytes ", "\nbytes 1", "bytes: found bytes 1");
-  forged("\nchunk ", "\nchunk 0", "chunk 0: found other bytes");
-  forged(cached.head().substr(cached.head().find("chunk "), 23), "", "chunk 0: found other bytes");
+  forged("\nchunk ", "\nchunk 0", "chunk 0: found different bytes");
+  forged(cached.head().substr(cached.head().find("chunk "), 23), "",
+         "chunk 0: found different bytes");
   cached.write("GGUF");
   cached.refused("found no packed cache, need a file that --packed-cache made");
 }
 
-TEST_CASE("what is no file in a cache's place is neither read nor replaced", "[packed_cache]") {
+TEST_CASE("a directory in a cache's place is neither read nor replaced", "[packed_cache]") {
   const Cached cached;
   std::filesystem::create_directory(cached.path());
   for (int i = 0; i < 2; ++i) {
     require_without(cached.load(),
-                    {"is a directory, need a file; packing anew", "; going on without"},
+                    {"is a directory, need a file; packing again", "; continuing without it"},
                     cached.plain());
   }
 }
@@ -228,8 +229,8 @@ TEST_CASE("a pipe or a link in a cache's place is neither opened nor replaced", 
   const std::string before = cached.models().read("elsewhere");
   require_without(
       cached.load(),
-      {is_pipe ? "not a regular file; packing anew" : "is a symbolic link, need the file itself",
-       "not a regular file, which alone is replaced"},
+      {is_pipe ? "not a regular file; packing again" : "is a symbolic link, need the file itself",
+       "not a regular file; only regular files are replaced"},
       cached.plain());
   REQUIRE(std::filesystem::symlink_status(cached.path()).type() ==
           (is_pipe ? std::filesystem::file_type::fifo : std::filesystem::file_type::symlink));
@@ -255,7 +256,7 @@ TEST_CASE("a cache that others can write to is refused", "[packed_cache]") {
   }
 }
 
-TEST_CASE("a cache that is overwritten in use ends what is computed with it", "[packed_cache]") {
+TEST_CASE("a cache that is overwritten in use ends the requests that use it", "[packed_cache]") {
   const Cached cached;
   cached.load();
   const auto model = cached.load();
@@ -301,7 +302,7 @@ TEST_CASE("a cache of a model that has changed is refused", "[packed_cache]") {
   REQUIRE(hash_of(cached.load()) == hash_of(cached.load({})));
 }
 
-TEST_CASE("other metadata and other weights show even where the file's stamp is the same",
+TEST_CASE("different metadata and weights are found even if the timestamps are equal",
           "[packed_cache]") {
   // No file system forges a stamp, so the cache is given the other file's.
   const Cached cached;
@@ -352,7 +353,7 @@ TEST_CASE("each path has a cache of its own", "[packed_cache]") {
   REQUIRE_FALSE((*Model::load(long_path, options))->packed_cache().empty());
 }
 
-TEST_CASE("a directory is made; where none can be, the model runs without", "[packed_cache]") {
+TEST_CASE("a directory is made; if this fails, the model runs without a cache", "[packed_cache]") {
   const Cached cached;
   const std::string fresh = cached.caches() / "a/b";
   REQUIRE(cached.load({.packed_cache = fresh})->warnings().empty());
@@ -360,11 +361,11 @@ TEST_CASE("a directory is made; where none can be, the model runs without", "[pa
   for (const std::string& directory : {cached.model(), std::string("/proc/none")}) {
     const auto model = cached.load({.packed_cache = directory});
     require_without(model, {"packed cache: " + directory}, cached.plain());
-    require_words(model->warnings()[0], {"; going on without"});
+    require_words(model->warnings()[0], {"; continuing without it"});
   }
 }
 
-TEST_CASE("with a manifest a cache must hold what the file has", "[packed_cache]") {
+TEST_CASE("with a manifest, a cache must have the weights of the file", "[packed_cache]") {
   const Cached cached;
   // Two panels of the embedding exchanged, and every hash of the cache right.
   cached.load();
@@ -380,7 +381,7 @@ TEST_CASE("with a manifest a cache must hold what the file has", "[packed_cache]
 
   cached.models().write("model.gguf.manifest", tree_of(cached.model()).text());
   const LoadOptions options{.manifest = "", .packed_cache = cached.caches().path()};
-  require_without(cached.load(options), {"token_embd.weight: found other weights in the cache"},
+  require_without(cached.load(options), {"token_embd.weight: found different weights in the cache"},
                   cached.plain());
   REQUIRE(cached.load(options)->packed_cache() == cached.path());
   REQUIRE(hash_of(cached.load(options)) == cached.plain());

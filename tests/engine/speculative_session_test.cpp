@@ -141,7 +141,7 @@ TEST_CASE("nothing is proposed without room, without logits or under a probe", "
   REQUIRE(bench.asked.size() == 1);
 }
 
-TEST_CASE("a proposal that cannot be evaluated is as if it had not been made", "[speculation]") {
+TEST_CASE("a proposal that cannot be evaluated is dropped", "[speculation]") {
   FakeSession session = counting_session();
   session.refused = 66;
   Bench bench(session);

@@ -265,7 +265,7 @@ TEST_CASE("store: after a restart a text goes on from where it ended", "[store]"
   REQUIRE(in_files == least);
 }
 
-TEST_CASE("store: nothing of another model, cache, compute or scope is used", "[store]") {
+TEST_CASE("store: no file of a different model, cache, compute mode or scope is used", "[store]") {
   const ScratchDirectory folder;
   const Ids ids = some_text(600);
   Server first{.model = model_of("llama", 2, 0), .directory = folder.path("cache")};

@@ -183,7 +183,7 @@ TEST_CASE("several executors may run on weights in the file", "[weights]") {
   }
 }
 
-TEST_CASE("a file that changes before it is packed is refused in the pass that would read it",
+TEST_CASE("a file that changes before it is packed is rejected in the pass that would read it",
           "[weights]") {
   const bool shortened = GENERATE(false, true);
   const bool after_first_pass = GENERATE(false, true);

@@ -20,7 +20,7 @@ class VerdictTest(Tree):
     def test_green_says_what_was_skipped(self):
         code, record = self.run_once()
         self.assertEqual((code, record.verdict), (0, "PASS"))
-        self.assertIn("SKIPPED, which is no pass", record.summary)
+        self.assertIn("SKIPPED, which is not a pass", record.summary)
         self.assertEqual(record.result("b-q4", "verify").verdict, SKIP)
         self.assertEqual(record.result("b-q4", "kld").verdict, "INFO")  # nothing frozen to hold it against
         self.assertEqual(record.result("a", "ppl").verdict, PASS)

@@ -21,20 +21,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 from judge_proxy import Proxy, cut_front, drop_temperature, inject_system  # noqa: E402
 
 # What is planted: name, options of the server, what a proxy changes in requests, a word of the verdict.
-RIGHT = "log-probabilities differ by rounding alone"
+RIGHT = "log-probabilities differ only by rounding"
 WAYS = [
     ("right", [], None, RIGHT),
-    ("other quantization", ["QUANT"], None, "another quantization"),
+    ("other quantization", ["QUANT"], None, "a different quantization"),
     ("kv q4_0", ["--cache-type-k", "q4_0", "--cache-type-v", "q4_0", "-fa", "on"], None, "keys and values quantized: q4_0 of rotated heads"),
     ("BOS added", ["--override-kv", "tokenizer.ggml.add_bos_token=bool:true"], None, "BOS added"),
-    ("chat template", ["--no-jinja", "--chat-template", "llama2"], None, "another chat template: llama2"),
+    ("chat template", ["--no-jinja", "--chat-template", "llama2"], None, "a different chat template: llama2"),
     ("RoPE base", ["--rope-freq-base", "10000"], None, "RoPE base 10000"),
     ("RoPE scale", ["--rope-freq-scale", "0.5"], None, "RoPE scale: positions divided by 2"),
     ("small context", ["-c", "256"], None, "context too small"),
     ("repeat penalty", ["--repeat-penalty", "1.3"], None, "a penalty on repeated tokens"),
     ("temperature ignored", [], drop_temperature, "temperature 0 is ignored"),
     ("prompt cut", [], cut_front, "prompt cut: its front"),
-    ("system message", [], inject_system, "a system message of the server's"),
+    ("system message", [], inject_system, "a system message added by the server"),
 ]
 
 

@@ -153,7 +153,7 @@ def service(cluster: Cluster) -> None:
     by = {isa: sum(one == isa for _, one in got) for _, isa in got}
     check(set(by) == set(ISAS), f"both replicas have answered: {by}")
     whole = client.chat.completions.create(model="any", messages=MESSAGES, seed=3, **fields)
-    check(whole.choices[0].message.content == expected[3], "an answer that is not streamed as well")
+    check(whole.choices[0].message.content == expected[3], "a response that is not streamed as well")
     try:
         client.completions.create(model="any", prompt="x", temperature=-1)
         check(False, "a wrong field is refused")

@@ -103,7 +103,7 @@ def test_a_missing_file_fails_and_is_not_written(project):
     project.passes("--llm-update")
     assert (project.folder / EXPECTED).read_bytes() == kept
     (project.folder / EXPECTED).write_text("{}")
-    project.fails("is no expected answer")
+    project.fails("is not an expected answer")
 
 
 def test_what_is_not_comparable_is_not_called_another_text(project):

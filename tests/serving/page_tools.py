@@ -15,7 +15,7 @@ CALLS = [
     ("calculator", {"expression": "2 * (3 + 4) - -1"}, {"result": 15}),
     ("calculator", {"expression": "-2 ^ 2 ** 3 / 4 % 5"}, {"result": -4}),
     ("calculator", {"expression": "max(1, sqrt(16)) + 1.5e1 + .5 + round(pi)"}, {"result": 22.5}),
-    ("calculator", {"expression": "1 / 0"}, {"error": "the result is no number"}),
+    ("calculator", {"expression": "1 / 0"}, {"error": "the result is not a number"}),
     ("calculator", {"expression": "2 +"}, {"error": "found the end, need a number"}),
     ("calculator", {"expression": "2 3"}, {"error": "found 3, need an operator"}),
     ("calculator", {"expression": "(2"}, {"error": "found the end, need )"}),

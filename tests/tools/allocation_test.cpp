@@ -59,7 +59,7 @@ class Bench : public ToolFolder {
 
 }  // namespace
 
-TEST_CASE("memory that runs out at any request is exit code 5, in every tool",
+TEST_CASE("a failed allocation at any time is exit code 5, in every tool",
           "[bad_input][allocation]") {
   const Bench bench;
   // Its start and its tables of options are most of what a tool asks for, and its first requests:
@@ -152,8 +152,7 @@ TEST_CASE("threads that the system refuses are named", "[bad_input][allocation]"
 }
 
 // For receipts, to load on, for texts, to compute on, and two for requests.
-TEST_CASE("threads that the system refuses to a server are exit code 5",
-          "[bad_input][allocation]") {
+TEST_CASE("threads that a server cannot start are exit code 5", "[bad_input][allocation]") {
   const Bench bench;
   for (int k = 1; k <= 6; ++k) {
     CAPTURE(k);

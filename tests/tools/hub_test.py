@@ -110,7 +110,7 @@ class HubTest(unittest.TestCase):
             self.run_tool(name, 2, "-hf: found", "need owner/repo or owner/repo:QUANT")
         self.assertEqual(self.hub.tokens["front"], [])
         process = self.start(REPO, "-m", "x.gguf")
-        self.assertIn("-hf: found with another model, need one", process.communicate()[1])
+        self.assertIn("-hf: found together with a different model, need only one", process.communicate()[1])
         self.assertEqual(process.returncode, 2)
 
     def test_cut_connections_go_on_by_range(self):
@@ -187,7 +187,7 @@ class HubTest(unittest.TestCase):
             self.hub.dripped = 1000
             self.hub.faults[FILE] = [f"drip:{more}"]
             err = self.run_tool(REPO, 4, f"bytes, need {len(MODEL)}")
-            self.assertIn(f"no try goes on: found {self.hub.dripped} bytes", err)
+            self.assertIn(f"no try made progress: found {self.hub.dripped} bytes", err)
             self.assertLessEqual(len(self.hub.requests), 6)
             shutil.rmtree(self.repo)
         # The same by ranges: a try that brings little is none.
@@ -223,7 +223,7 @@ class HubTest(unittest.TestCase):
         self.assertEqual(self.blobs(), {digest(OTHER): len(OTHER), theirs.name: 1})
 
     def test_listings_that_lie_are_refused(self):
-        for listing, words in ((b"[" * 3000000, "found another answer than a hub's"),
+        for listing, words in ((b"[" * 3000000, "found a response that is not that of a hub"),
                                (b'{"sha":"' + COMMIT.encode() + b'","siblings":[{"rfilename":"a.gguf","lfs":{"size":-1,"sha256":"' + b"a" * 64 +
                                 b'"}}]}', "size: found -1 of a.gguf, need an integer from 0 on"),
                                (b'{"sha":"' + COMMIT.encode() + b'","siblings":[{"rfilename":"a.gguf","lfs":{"size":1e300,"sha256":"' +

@@ -74,7 +74,7 @@ class JudgeTest(unittest.TestCase):
             self.assertIn("tokens of 20 prompts", detail)
 
     def test_other_rounding_is_right(self):
-        detail = self.names("differ by rounding alone", self.model, ["--kv", "q8"], code=0)
+        detail = self.names("differ only by rounding", self.model, ["--kv", "q8"], code=0)
         self.assertIn("greedy texts", detail)
 
     def test_rope(self):
@@ -91,20 +91,20 @@ class JudgeTest(unittest.TestCase):
         self.names("BOS absent", self.changed("bos", lambda g: g.flag("tokenizer.ggml.add_bos_token", False)))
 
     def test_chat_template(self):
-        self.names("another chat template: zephyr", self.model, ["--chat-template", "zephyr"])
-        self.names("a system message of the server's", self.model, change=inject_system)
+        self.names("a different chat template: zephyr", self.model, ["--chat-template", "zephyr"])
+        self.names("a system message added by the server", self.model, change=inject_system)
         unknown = self.changed("chat", lambda g: g.string("tokenizer.chat_template", "Answer! {{ messages[-1].content }} Now:"))
-        self.names("chats alone: another chat template", unknown)
+        self.names("only chats: a different chat template", unknown)
 
     def test_weights(self):
         coarse = self.folder / "coarse.gguf"
         subprocess.run([BIN / "llmquant", self.model, coarse, "Q2_K", "--allow-requantize", "-q"], check=True,
                        stdout=subprocess.DEVNULL)
-        self.names("another quantization of the model", coarse)
+        self.names("a different quantization of the model", coarse)
 
     def test_prompt_cut(self):
         self.names("prompt cut: its front is missing", self.model, change=lambda body: cut_front(body, 700))
-        self.names("context too small: long prompts are refused", self.model, ["-c", "256"])
+        self.names("context too small: long prompts are rejected", self.model, ["-c", "256"])
 
     def test_sampler(self):
         self.names("temperature 0 is ignored", self.model, change=drop_temperature)

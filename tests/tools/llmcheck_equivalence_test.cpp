@@ -33,7 +33,7 @@ TEST_CASE("frozen texts of a model pass, in every way they are computed",
       {"equivalence: frozen: greedy, int8, f16 cache", "frozen: greedy, f32, f32 cache",
        "frozen: sampled as llmrun does", "frozen: chat of two turns", "frozen: context shift",
        "invariance: int8, ", ": 7 threads", ": batches of 7", "without a cache",
-       "invariance: f32, scalar: ", "cached against recomputed: 50 prompts x 20 tokens"});
+       "invariance: f32, scalar: ", "cached and recomputed: 50 prompts x 20 tokens"});
   const auto& rows = report["figures"][0]["rows"];
   REQUIRE(rows.size() == 5);
   CHECK(rows[4]["prefix"] == 1024);
@@ -55,7 +55,8 @@ TEST_CASE("a frozen text that differs is named with place and both values",
   }
 }
 
-TEST_CASE("frozen texts of another model or contract are refused", "[llmcheck][equivalence]") {
+TEST_CASE("stored outputs of a different model or contract are rejected",
+          "[llmcheck][equivalence]") {
   const Bench bench;
   bench.llmcheck("other.gguf --equivalence e.json").must_end(8, {"e.json", "model_sha256"});
   bench.edit(bench.frozen(), "/contract_version", "99");
@@ -63,7 +64,7 @@ TEST_CASE("frozen texts of another model or contract are refused", "[llmcheck][e
       .must_end(8, {"contract_version: found 99, need 1"});
 }
 
-TEST_CASE("bits that changed are frozen under a new contract only", "[llmcheck][equivalence]") {
+TEST_CASE("changed bits are stored only with a new contract version", "[llmcheck][equivalence]") {
   const Bench bench;
   bench.edit(bench.frozen(), "/cases/0/tokens/3", "2");
   const std::string before = bench.read("e.json");
@@ -77,7 +78,7 @@ TEST_CASE("bits that changed are frozen under a new contract only", "[llmcheck][
   bench.llmcheck(update).must_end(0);
 }
 
-TEST_CASE("a frozen file that breaks the format is refused by path", "[llmcheck][equivalence]") {
+TEST_CASE("a stored file that breaks the format is rejected by path", "[llmcheck][equivalence]") {
   const Bench bench;
   const OrderedJson frozen = bench.frozen();
   const std::string first = json_text(frozen["cases"][0]["name"]);

@@ -59,7 +59,7 @@ TEST_CASE("a receipt as llmrun wrote it passes", "[llmcheck][replay]") {
       .must_end(0, {}, {"receipt: logits", "receipt: tokens", "receipt: text and end"});
 }
 
-TEST_CASE("what was changed in a receipt is named", "[llmcheck][replay]") {
+TEST_CASE("a change in a receipt is named", "[llmcheck][replay]") {
   // What is put there ("": it is removed), and what is said of it.
   using Changed = std::array<std::string, 3>;
   const Bench bench(kSampled);
@@ -69,7 +69,7 @@ TEST_CASE("what was changed in a receipt is named", "[llmcheck][replay]") {
            {"/ids/17", receipt["ids"][17] == 40 ? "41" : "40", "token 17: the receipt has 4"},
            {"/prompt_ids/1", "40", "token 1: the text gives"},
            {"/prompt", R"("a tiny cat")", "prompt's text gives its ids"},
-           {"/options/seed", "8", "seed 7 would draw its tokens"},
+           {"/options/seed", "8", "seed 7 would give its tokens"},
            {"/options/temperature", "1.4", "temperature 0."},
            {"/options/top_k", "2", "top_k "},
            {"/options/sequence", "1", "the logits are the run's"},
@@ -103,7 +103,7 @@ TEST_CASE("a text that overflows is its own receipt's error, whatever is evaluat
       .must_end(9, {}, {"2 of 3", "b.json: can be checked", "position "});
 }
 
-TEST_CASE("a receipt of another model or contract is refused", "[llmcheck][replay]") {
+TEST_CASE("a receipt of a different model or contract is rejected", "[llmcheck][replay]") {
   const Bench bench(kSampled);
   const OrderedJson receipt = bench.receipt();
   bench.write("other.gguf", TinyGguf::llama({.seed = 2}).bytes());
@@ -112,7 +112,7 @@ TEST_CASE("a receipt of another model or contract is refused", "[llmcheck][repla
       .must_end(8, {"r.json: contract_version: found 99, need 1"});
 }
 
-TEST_CASE("a malformed receipt is refused by field, value and rule", "[llmcheck][replay]") {
+TEST_CASE("a malformed receipt is rejected by field, value and rule", "[llmcheck][replay]") {
   const Bench bench(kSampled);
   const OrderedJson receipt = bench.receipt();
   const auto refused = [&](const OrderedJson& changed, int code, const std::string& words) {
@@ -151,7 +151,7 @@ TEST_CASE("a malformed receipt is refused by field, value and rule", "[llmcheck]
   }
   refused(
       test::with_value(test::with_value(receipt, "/stop_reason", R"("interrupted")"), "/ids", "[]"),
-      6, "stop_reason: found \"interrupted\" without a token, need a text that began");
+      6, "stop_reason: found \"interrupted\" without a token, need at least one token");
 }
 
 namespace {
@@ -200,10 +200,10 @@ TEST_CASE("an audit that fails says so, by its exit code too", "[llmcheck][audit
   for (const auto& [pointer, value, code, words] : std::vector<Changed>{
            {"/ids/17", receipt["ids"][17] == 40 ? "41" : "40", 1, "it is not of ids[17], 4"},
            {"/text", R"("other")", 1, "the tokens' text"},
-           {"/options/seed", "8", 1, "seed 7 would draw"},
+           {"/options/seed", "8", 1, "seed 7 would give"},
            {"/rows_sha256", '"' + std::string(64, 'a') + '"', 8, "o.bin: root: found "},
            {"/rows_sha256", "\"abc\"", 3, "r.json: rows_sha256: found \"abc\""},
-           {"/rows_sha256", "", 6, "r.json: rows_sha256: found none"},
+           {"/rows_sha256", "", 6, "r.json: rows_sha256: found no hash"},
            {"/contract_version", "99", 8, "contract_version: found 99"},
        }) {
     folder.write("r.json", json_text(test::with_value(receipt, pointer, value)));
@@ -218,7 +218,7 @@ TEST_CASE("an audit that fails says so, by its exit code too", "[llmcheck][audit
   CHECK(!std::filesystem::exists(folder / "p.bin"));
 }
 
-TEST_CASE("an opening that is not one is refused", "[llmcheck][audit]") {
+TEST_CASE("a file that is not an opening is rejected", "[llmcheck][audit]") {
   const AuditFolder folder;
   const std::string opening = folder.read("o.bin");
   folder.audit("--challenge abd").must_end(8, {"o.bin: challenge: found "});

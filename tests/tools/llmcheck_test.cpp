@@ -132,12 +132,12 @@ TEST_CASE("a reference that says nothing about the mode asked for is no PASS", "
   w.llmcheck(check).must_end(0, {}, {"PASS  f32-run", "(1 of 63 taps compared)"});
   const Finished int8 =
       w.llmcheck(check + " --compute int8")
-          .must_end(3, {"logits.npz: taps: found no op with its input and output"});
+          .must_end(3, {"logits.npz: taps: found no operation with its input and output"});
   CHECK(int8.out.empty());
   w.llmcheck(kFableF16 + " --stages logits.npz --compute int8")
       .must_end(9, {},
                 {"PASS  stage 5, logits", "PASS  stage 6, text",
-                 "UNDECIDED stages that the reference judges", "2 of 6, need 3",
+                 "UNDECIDED stages that the reference can check", "2 of 6, need 3",
                  "the taps of all layers"});
 }
 
@@ -279,7 +279,7 @@ TEST_CASE("--self checks the weights of a packed cache, which it makes", "[llmch
       {"FAIL", "packed weights give back the file's bytes", "token_embd.weight (Q8_0), row 0"});
   // One that is refused is made anew, and one that cannot be made is no fault of the weights.
   std::filesystem::resize_file(file, 10);
-  folder.llmcheck(run).must_end(0, {"packed cache: ", "; packing anew"});
+  folder.llmcheck(run).must_end(0, {"packed cache: ", "; packing again"});
   // --self is asked beside another question.
   folder.llmcheck("tiny.gguf -p ab --compute f32 --dump own.npz").must_end(0);
   const std::string diff = "tiny.gguf --layer-diff own.npz ";

@@ -42,7 +42,7 @@ OrderedJson reference(const std::string& path = kF16Reference) {
 
 const std::string kF32 = "f32 logits equal the reference's";
 const std::string kLockstep = "first difference in both top 5";
-const std::string kForced = "fed its tokens, the reference's choices";
+const std::string kForced = "given the reference's tokens, its choices";
 const std::string kOutside = "choices in both top 5";
 
 }  // namespace
@@ -77,7 +77,7 @@ TEST_CASE("another quantization needs to be meant", "[llmcheck][verify]") {
   w.verify(kFable, kF16Reference)
       .must_end(8, {"fable-3m-f16.json: model_sha256: found 4c781e64", "--verify-quantized"});
   w.verify(kFable, kF16Reference, "--verify-quantized")
-      .must_end(0, {}, {"another file of \"Fable 3M\""});
+      .must_end(0, {}, {"a different file of \"Fable 3M\""});
   CHECK(w.verdict(kOutside) == "PASS");
   CHECK(w.verdict(kF32) == "none");
   // The option takes nothing from a reference that is of this very file.

@@ -126,7 +126,7 @@ TEST_CASE("parts that contradict each other are refused by name", "[llmgguf][spl
   }
   SECTION("a key that only a later part has") {
     parts.patch(1, "split.tensors.count", 0, "other");
-    refused(3, {names[1], "other.tensors.count", "first part lacks"});
+    refused(3, {names[1], "other.tensors.count", "first part does not have"});
   }
   SECTION("a part cut short") {
     std::filesystem::resize_file(parts.path(names[2]), 900);

@@ -171,7 +171,7 @@ struct Promised : ToolFolder {
   TinyGguf model = TinyGguf::llama();
 };
 
-TEST_CASE("llmgguf verify names what is not the manifest's", "[llmgguf][manifest]") {
+TEST_CASE("llmgguf verify names the differences from the manifest", "[llmgguf][manifest]") {
   Promised promised;
   const std::string verify = "verify tiny.gguf --manifest tiny.gguf.manifest ";
   const auto good = promised.llmgguf(verify).must_end(
@@ -181,7 +181,7 @@ TEST_CASE("llmgguf verify names what is not the manifest's", "[llmgguf][manifest
   promised.flip_in("blk.0.ffn_down.weight");
   const auto bad = promised.llmgguf(verify).must_end(
       8, {"llmgguf: error: tiny.gguf: tensor \"blk.0.ffn_down.weight\" chunk 0 (byte ",
-          "found other content in bytes"});
+          "found different content in bytes"});
   CHECK_THAT(bad.out, StartsWith("! tiny.gguf: tensor \"blk.0.ffn_down.weight\""));
   const auto listed = promised.llmgguf(verify + "--json").must_end(8);
   const Json verdict = test::parse_json(listed.out);
@@ -235,7 +235,7 @@ TEST_CASE("one manifest covers all parts of a split model", "[llmgguf][manifest]
       .must_end(8, {names[2] + ": ", " chunk 0 (byte "});
 }
 
-TEST_CASE("llmrun --verify-model runs nothing but what is promised", "[llmrun][manifest]") {
+TEST_CASE("llmrun --verify-model runs only the model of the manifest", "[llmrun][manifest]") {
   Promised promised;
   const auto run = [&](const std::string& option) {
     return promised.shell("llmrun tiny.gguf -p a -n 2 -q -t 1 --temp 0 --verify-model" + option);
@@ -267,7 +267,7 @@ TEST_CASE("llmgguf hash prints root and segments", "[llmgguf][manifest]") {
                  "  tensor \"output_norm.weight\"\n"});
 }
 
-TEST_CASE("manifests that cannot be used are refused by name", "[llmgguf][manifest][bad_input]") {
+TEST_CASE("manifests that cannot be used are rejected by name", "[llmgguf][manifest][bad_input]") {
   const Promised promised;
   const auto refused = [&](const std::string& text, int code, const std::string& words) {
     promised.write("bad", text);

@@ -112,7 +112,7 @@ TEST_CASE("lengths are drawn by weight, uniform in their ranges", "[llmload]") {
   REQUIRE(lengths.longest_request() == 53);
 }
 
-TEST_CASE("lengths that are none are refused with their class", "[llmload][bad_input]") {
+TEST_CASE("invalid lengths are rejected with their class", "[llmload][bad_input]") {
   for (const std::string bad :
        {"", "x", "1", "1:2", "1:2:", "0:1:1", "1:0:1", "1:2-1:1", "1:1:1-", "1:1:1 ", "1:1:1:1",
         "1:1:1048577", "1:1:1.5", "-1:1:1", "1:99999999999999999999:1"}) {

@@ -52,7 +52,7 @@ TEST_CASE_METHOD(Llmload, "a real run decides as its replay and makes the texts 
     if (!more.empty()) must_match(json, "{'isa': 'scalar', 'kv': 'f32', 'compute': 'f32'}"_j);
   }
   const Finished text = llmload(words);
-  REQUIRE_THAT(text.out, Contains("texts: 12 equal those made alone") &&
+  REQUIRE_THAT(text.out, Contains("outputs: 12 are bit-identical to separate runs") &&
                              Contains("the same decisions, to the nanosecond"));
   REQUIRE_THAT(llmload("--mode real --rate 100000 --requests 3").out, !Contains("texts:"));
 }
@@ -81,7 +81,7 @@ TEST_CASE_METHOD(Llmload, "a real run that loses pages makes the same texts") {
   REQUIRE(json["real"]["preemptions"] > 0);
   must_match(json, "{'real': {'finished': 6}, 'same_decisions': true, 'differing_texts': []}"_j);
   llmload("--mode real --rate 1 --requests 2 --kv-pages 1")
-      .must_end(2, {"--kv-pages: found 1, which no request fits"});
+      .must_end(2, {"--kv-pages: found 1, which is too small for every request"});
 }
 
 TEST_CASE_METHOD(Llmload, "both runs are compared, and the verdict is the exit code") {
@@ -106,7 +106,7 @@ TEST_CASE_METHOD(Llmload, "both runs are compared, and the verdict is the exit c
       .must_end(1, {}, {"agreement (*): FAIL, beyond 0.0 %: ttft p50 ms"});
 }
 
-TEST_CASE_METHOD(Llmload, "what llmload cannot use is refused by name") {
+TEST_CASE_METHOD(Llmload, "input that llmload cannot use is rejected by name") {
   const std::string usual = lengths;
   for (const auto& [of, words, code, part] :
        std::vector<std::tuple<std::string, std::string, int, std::string>>{

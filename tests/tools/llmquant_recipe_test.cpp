@@ -137,10 +137,10 @@ TEST_CASE("a type that is only read is refused with the reason", "[tools][llmqua
     CAPTURE(traits.name);
     if (is_quantization_target(traits.type)) continue;
     CHECK(find_recipe(traits.name) == nullptr);
-    CHECK_THAT(refusal_of_type(traits.name), Contains("read and not made"));
+    CHECK_THAT(refusal_of_type(traits.name), Contains("can be read but not written"));
   }
   CHECK_THAT(refusal_of_type("iq2_xs"), Contains("codebook"));
-  CHECK_THAT(refusal_of_type("TQ1_0"), Contains("three values"));
+  CHECK_THAT(refusal_of_type("TQ1_0"), Contains("ternary weights"));
   CHECK(refusal_of_type("Q7_K") == "found \"Q7_K\"");
 }
 

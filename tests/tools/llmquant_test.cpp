@@ -308,7 +308,7 @@ TEST_CASE("a source is never destroyed", "[tools][llmquant]") {
   std::filesystem::create_hard_link(quant.path("in.gguf"), quant.path("hard"));
   for (const std::string out : {"in.gguf", "./in.gguf", "soft", "hard"}) {
     quant.shell("llmquant in.gguf " + out + " Q8_0")
-        .must_end(2, {out + ": OUT: found a file that is read", "--in-place"});
+        .must_end(2, {out + ": OUT: found an input file", "--in-place"});
     CHECK(quant.read("in.gguf") == before);
   }
   quant.shell("rm soft hard; llmquant in.gguf out.gguf Q8_0").must_end(0);
@@ -325,7 +325,7 @@ TEST_CASE("no part of a split source is destroyed", "[tools][llmquant]") {
   for (const std::string& out : {first, second}) {
     for (const std::string flag : {"-q", "--in-place"}) {
       quant.shell("llmquant " + first + out + "Q8_0 " + flag)
-          .must_end(2, {"OUT: found a file that is read"});
+          .must_end(2, {"OUT: found an input file"});
     }
   }
   CHECK(quant.read("part-00002-of-00002.gguf") == before);

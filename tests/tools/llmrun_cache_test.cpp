@@ -95,12 +95,13 @@ TEST_CASE_METHOD(PackedRuns, "--packed-cache changes no bit and is used from the
   REQUIRE(std::filesystem::last_write_time(file) == time);
   std::filesystem::resize_file(file, 100);
   const Finished warned =
-      llmrun(kRun + kCache).must_end(0, {"packed cache: cache/tiny-", ": head: found other bytes"});
+      llmrun(kRun + kCache)
+          .must_end(0, {"packed cache: cache/tiny-", ": head: found different bytes"});
   REQUIRE(warned.out == plain.out);
   REQUIRE(std::filesystem::file_size(file) > 100);
 }
 
-TEST_CASE_METHOD(PackedRuns, "a packed cache that finds no room leaves nothing") {
+TEST_CASE_METHOD(PackedRuns, "a packed cache on a full disk leaves no file") {
   const std::string plain = llmrun(kRun + "-q").out;
   // A file size limit is a disk that is full.
   const auto limited = [&](const std::string& blocks) {
@@ -109,7 +110,7 @@ TEST_CASE_METHOD(PackedRuns, "a packed cache that finds no room leaves nothing")
     CAPTURE(run.out);
     REQUIRE(contains(run.out, plain));
     REQUIRE(contains(run.out, "packed cache: "));
-    REQUIRE(contains(run.out, "cannot write: File too large; going on without"));
+    REQUIRE(contains(run.out, "cannot write: File too large; continuing without it"));
   };
   limited("0");
   REQUIRE(the_cache().empty());
@@ -123,7 +124,7 @@ TEST_CASE_METHOD(PackedRuns, "a packed cache that finds no room leaves nothing")
   REQUIRE(std::filesystem::file_size(file) == 100);
 }
 
-TEST_CASE_METHOD(PackedRuns, "a packed cache cut in use is named") {
+TEST_CASE_METHOD(PackedRuns, "a packed cache that is truncated in use is named") {
   TinyGguf model = TinyGguf::llama();
   model.set_u32("llama.context_length", 4096);
   write("long.gguf", model.bytes());

@@ -52,7 +52,7 @@ TEST_CASE_METHOD(Chats, "a chat goes on when its context is full, and says so on
   REQUIRE(!contains(run.err, "error"));
 }
 
-TEST_CASE_METHOD(Chats, "a message longer than the context is refused and the chat lives") {
+TEST_CASE_METHOD(Chats, "a message longer than the context is rejected and the chat continues") {
   const std::string large(300, 'x');
   const Finished run = chat("-c 150 -v", {"one", large, "two"})
                            .must_end(0, {"llmrun: error: message: found ",
@@ -80,7 +80,8 @@ TEST_CASE_METHOD(Chats, "a reply longer than the context ends with a warning, or
   REQUIRE(shifted[1]["ids"].size() == 500);
 }
 
-TEST_CASE_METHOD(Chats, "a line above 64 MiB, or a text above 16, is refused and the chat lives") {
+TEST_CASE_METHOD(
+    Chats, "a line above 64 MiB, or a conversation above 16, is rejected and the chat continues") {
   // Below that, what the template prints is too long.
   for (const auto& [bytes, words] : std::vector<std::pair<const char*, const char*>>{
            {"70000000", "message: found 70000000 bytes, need at most 67108864"},
@@ -97,7 +98,7 @@ TEST_CASE_METHOD(Chats, "commands do what /help lists") {
            {{"one", "two", "/clear", "/stats"}, "0 turns, 0 tokens of 2000"},
            {{"/system", "/system Be kind", "/system"}, "no system message\nBe kind\n"},
            {{"/system a", "/system \"\"", "/system"}, "an empty system message\n"},
-           {{"/nope"}, "\"/nope\": no such command; there are /help /exit /clear "},
+           {{"/nope"}, "\"/nope\": no such command; the commands are /help /exit /clear "},
            {{"/save"}, "/save needs FILE\n"},
            {{"/clear all"}, "/clear takes nothing after it\n"},
            {{"/regenerate"}, "conversation: found no message"},
@@ -189,7 +190,7 @@ TEST_CASE_METHOD(Chats, "-p is the first message") {
           chat("-c 2000", {"\"\"\"", "/help", "\"\"\"", "two"}).out);
 }
 
-TEST_CASE_METHOD(Chats, "a chat in JSON answers line by line and lives through bad ones") {
+TEST_CASE_METHOD(Chats, "a chat in JSON answers line by line and continues after bad lines") {
   const Finished run = chat("--json --logprobs 2 -c 150",
                             {R"({"role": "user", "content": "one"})", "", "\"two\"", "not JSON",
                              "[1]", R"({"content": 1})", R"({"role": "system", "content": "x"})",
@@ -227,7 +228,7 @@ TEST_CASE_METHOD(Chats, "--session goes on as if the chat had never been left") 
   }
   std::size_t dropped = 0;
   for (const Json& reply : expected) dropped += reply["dropped_turns"].get<std::size_t>();
-  REQUIRE(contains(chat(options, {"/stats"}).err, fmt::format("; {} turns forgotten", dropped)));
+  REQUIRE(contains(chat(options, {"/stats"}).err, fmt::format("; {} turns dropped", dropped)));
 }
 
 TEST_CASE_METHOD(Chats, "a session is there after a chat was killed") {
@@ -305,7 +306,7 @@ TEST_CASE_METHOD(Chats, "/save and /load keep a conversation") {
       .must_end(0, {"tiny.gguf: found no session", "absent: ", "/nowhere/a: ", "1 turns, "});
 }
 
-TEST_CASE_METHOD(Chats, "a session of another model or template is refused") {
+TEST_CASE_METHOD(Chats, "a session of a different model or template is rejected") {
   write("other.gguf", test::TinyGguf::llama({.seed = 2}).bytes());
   chat("-c 500 --session session", {"one"}).must_end(0);
   const std::string good = read("session");
@@ -317,7 +318,7 @@ TEST_CASE_METHOD(Chats, "a session of another model or template is refused") {
             "with llama2"},
            {"-m other.gguf", 8, "session: model: found SHA-256 "},
            {"tiny.gguf --system You", 2,
-            "session: --system: found another message than the conversation has"},
+            "session: --system: found a different message from that of the conversation"},
            {"tiny.gguf --session tiny.gguf", 3, "tiny.gguf: found no session"},
            {"tiny.gguf --session cut", 3, "cut: found no session"},
            {"tiny.gguf --session /nowhere/session", 4, "/nowhere/session"}}) {
@@ -328,7 +329,7 @@ TEST_CASE_METHOD(Chats, "a session of another model or template is refused") {
   }
 }
 
-TEST_CASE_METHOD(Chats, "what a session file must not say is refused by field, value and rule") {
+TEST_CASE_METHOD(Chats, "invalid values in a session file are rejected by field, value and rule") {
   chat("-c 500 --session session", {"one"}).must_end(0);
   const Json note = test::parse_json(read("session"));
   const std::string count = "need an integer in 0..";

@@ -50,7 +50,7 @@ TEST_CASE_METHOD(LlmrunOptions, "--system and --chat-template are what the model
                    "a tiny hen</s>\\n<|assistant|>\\n'")["prompt_ids"] == kind);
 }
 
-TEST_CASE_METHOD(LlmrunOptions, "a chat template that is not understood is refused by line") {
+TEST_CASE_METHOD(LlmrunOptions, "a chat template that is not supported is rejected by line") {
   test::TinyGguf model = test::TinyGguf::llama();
   model.set_string("tokenizer.chat_template", "\n{{ messages | turn\x1b[31m }}\nnot this line");
   write("unknown.gguf", model.bytes());
@@ -71,7 +71,7 @@ TEST_CASE_METHOD(LlmrunOptions, "--chat-template takes a file, and --chat-date d
   REQUIRE(ids("--chat-template own.jinja --chat-date 2026-05-03") ==
           ids("--chat-template spelled.jinja"));
   const std::string asks = "tiny.gguf -p x -n 0 -c 500 --chat-template own.jinja ";
-  llmrun(asks).must_end(0, {"the chat template asks for the date and is told 2"});
+  llmrun(asks).must_end(0, {"the chat template uses today's date, 2"});
   REQUIRE(!contains(llmrun(asks + "-q").must_end(0).err, "date"));
   REQUIRE(!contains(llmrun(asks + "--chat-date 2026-05-03").must_end(0).err, "date"));
   for (const char* wrong : {"2026-02-30", "2026-5-3", "today", "2026-05-03x"}) {
@@ -87,7 +87,8 @@ TEST_CASE_METHOD(LlmrunOptions, "--chat-template takes a file, and --chat-date d
       .must_end(2, {"chat template: line 1: the template says: No system"});
 }
 
-TEST_CASE_METHOD(LlmrunOptions, "a chat template whose markers the vocabulary lacks is refused") {
+TEST_CASE_METHOD(LlmrunOptions,
+                 "a chat template whose markers the vocabulary does not have is rejected") {
   for (const auto& [name, marker] :
        std::vector<std::pair<std::string, std::string>>{{"chatml", "<|im_start|>"},
                                                         {"llama3", "<|start_header_id|>"},
@@ -95,7 +96,7 @@ TEST_CASE_METHOD(LlmrunOptions, "a chat template whose markers the vocabulary la
                                                         {"gemma", "<start_of_turn>"}})
     llmrun("tiny.gguf -n 1 -p y --chat-template " + name)
         .must_refuse(2, {"--chat-template: found " + name + ", whose marker " + marker +
-                         " is no token of this vocabulary"});
+                         " is not a token of this vocabulary"});
   // A control or user-defined token is a marker; a piece of text is none.
   for (const auto& [kind, exit_code] : {std::pair(3, 0), std::pair(4, 0), std::pair(1, 2)}) {
     write("marked.gguf", test::with_chatml_markers(kind).bytes());

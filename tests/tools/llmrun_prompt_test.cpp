@@ -18,7 +18,7 @@ class Prompts : public Llmrun {
 
 }  // namespace
 
-TEST_CASE_METHOD(Prompts, "where a prompt comes from") {
+TEST_CASE_METHOD(Prompts, "the sources of a prompt") {
   write("text", "from a file\n");
   for (const auto& [command, prompt] : std::vector<std::pair<std::string, std::string>>{
            // A pipe or file on standard input, where none is given.
@@ -68,7 +68,7 @@ TEST_CASE_METHOD(Prompts,
   }
   // Text that is there and not read is told.
   const Finished told = shell("echo piped | (sleep 0.1; " + kRun + "-p given)");
-  REQUIRE(contains(told.err, "warning: standard input is not read, since there is a prompt"));
+  REQUIRE(contains(told.err, "warning: standard input is not read, because there is a prompt"));
   REQUIRE(!contains(llmrun(std::string("tiny.gguf -n 0 -p given")).err, "standard input"));
 }
 
@@ -107,7 +107,7 @@ TEST_CASE_METHOD(Prompts,
           json_of(question + "--system 'Be mean'")["prompt_ids"]);
 }
 
-TEST_CASE_METHOD(Prompts, "a directory with one model stands for it") {
+TEST_CASE_METHOD(Prompts, "a directory with one model is accepted as the model") {
   const std::string tiny = read("tiny.gguf");
   std::filesystem::create_directory(path("d"));
   const auto run = [&](const char* arguments) {

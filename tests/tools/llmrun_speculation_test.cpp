@@ -128,7 +128,7 @@ TEST_CASE_METHOD(Llmrun, "--speculate ngram proposes from the text") {
   REQUIRE(json["stats"]["speculation"]["proposed"].get<int>() > 0);
 }
 
-TEST_CASE_METHOD(Llmrun, "a draft that cannot be used is refused by name") {
+TEST_CASE_METHOD(Llmrun, "a draft that cannot be used is rejected by name") {
   test::TinyGguf renamed = test::TinyGguf::llama();
   renamed.set_string("general.name", "other");
   write("renamed.gguf", renamed.bytes());
@@ -148,14 +148,13 @@ TEST_CASE_METHOD(Llmrun, "a draft that cannot be used is refused by name") {
            {"--speculate mtp", 6, "nextn_predict_layers: found 0, need a block that predicts"},
            {"--speculate ngram --dump-layers d", 2, "--dump-layers: found with --speculate or"},
            {"--speculate ngram --profile", 2, "--profile: found with --speculate or --draft"},
-           {"--draft renamed.gguf --receipt renamed.gguf", 2,
-            "--receipt: found a file that is read ("},
+           {"--draft renamed.gguf --receipt renamed.gguf", 2, "--receipt: found an input file ("},
        }) {
     llmrun(std::string("tiny.gguf -p a -n 3 ") + options).must_refuse(exit_code, {words});
   }
 }
 
-TEST_CASE_METHOD(Llmrun, "a draft of another vocabulary is refused with both") {
+TEST_CASE_METHOD(Llmrun, "a draft with a different vocabulary is rejected with both") {
   llmrun(fmt::format("tiny.gguf -p a -n 3 --draft {}", kFableF16))
       .must_end(2, {"fable-3m-f16.gguf: vocabulary: found 1536 tokens in the draft, "});
   TinyGguf model = TinyGguf::llama();

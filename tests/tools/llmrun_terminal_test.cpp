@@ -284,7 +284,7 @@ TEST_CASE_METHOD(OnTerminal,
   };
   shown("chatml.gguf", {},
         {"Tiny \\x1b[31m: context 2000 tokens, chat template dca49a05e648\r\n", "",
-         "/help lists the commands, Ctrl-D leaves\r\n", "", "> ", "/?\r", "/help, /? ", "", "> ",
+         "/help lists the commands, Ctrl-D quits\r\n", "", "> ", "/?\r", "/help, /? ", "", "> ",
          "/save " + path("saved") + "\r",
          "wrote " + path("saved") + ": 0 turns with 0 tokens evaluated\r\n", "", "> ", "/bye\r"});
   // Not with a prompt, nor where a program reads.

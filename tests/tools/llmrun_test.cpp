@@ -101,7 +101,7 @@ TEST_CASE_METHOD(Llmrun, "odd prompts: empty, not UTF-8, with NUL, too large") {
   llmrun("tiny.gguf -f .").must_end(4);
 }
 
-TEST_CASE_METHOD(Llmrun, "special tokens in a prompt are text unless asked for") {
+TEST_CASE_METHOD(Llmrun, "special tokens in a prompt are plain text by default") {
   REQUIRE(json_of("tiny.gguf -p 'x</s>' -n 0 --json -q")["prompt_ids"].back() != 2);
   REQUIRE(json_of("tiny.gguf -p 'x</s>' -n 0 --json -q --parse-special")["prompt_ids"].back() == 2);
 }
@@ -178,7 +178,7 @@ TEST_CASE_METHOD(Llmrun, "a receipt holds the text and the hash that are printed
   REQUIRE(receipt["text"] == run.out);
 }
 
-TEST_CASE_METHOD(Llmrun, "a failing stdout exits with 4, quietly when nobody reads") {
+TEST_CASE_METHOD(Llmrun, "a failing stdout exits with 4, without a message if it is closed") {
   llmrun("tiny.gguf -n 4 --ignore-eos > /dev/full")
       .must_end(4, {"llmrun: error: stdout: No space left on device"});
   const Finished closed = llmrun("tiny.gguf -n 4 --ignore-eos >&-").must_end(4);

@@ -26,7 +26,7 @@ void require_idle(const Server& server) {
 
 }  // namespace
 
-TEST_CASE("what is no request gets an answer or the door", "[llmserve]") {
+TEST_CASE("invalid requests get an answer or are disconnected", "[llmserve]") {
   Server server = serve_fable();
   const std::string host = "Host: localhost\r\n";
   const std::string post = "POST /tokenize HTTP/1.1\r\n" + host;
@@ -80,7 +80,7 @@ TEST_CASE("what is no request gets an answer or the door", "[llmserve]") {
   require_idle(server);
 }
 
-TEST_CASE("who goes leaves nothing behind, whenever it is", "[llmserve]") {
+TEST_CASE("a client that disconnects at any time leaves nothing", "[llmserve]") {
   // One text at a time, so that the second waits; small steps, so that a prompt takes many.
   Server server = roomy({"--parallel", "1", "--chunk", "1"});
   for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{30}, kEndless.size() - 20,
@@ -117,7 +117,7 @@ TEST_CASE("who goes leaves nothing behind, whenever it is", "[llmserve]") {
   server.get("/metrics").must_be(200, {"status=\"499\""});
 }
 
-TEST_CASE("a client that does not read is disconnected and its text forgotten", "[llmserve]") {
+TEST_CASE("a client that does not read is disconnected and its request cancelled", "[llmserve]") {
   Server server = serve_fable({"--timeout", "1"});
   // One whose answer piles up is disconnected by that alone.
   Server unhurried = serve_fable({"--timeout", "3600", "--parallel", "64"});
@@ -143,7 +143,7 @@ TEST_CASE("a client that does not read is disconnected and its text forgotten", 
   REQUIRE(server.comes_to("http_connections", 1));
 }
 
-TEST_CASE("more connections and texts than there is room for are told so", "[llmserve]") {
+TEST_CASE("too many connections and requests are rejected", "[llmserve]") {
   Server server = roomy({"--connections", "8", "--parallel", "1", "--queue", "1"});
   {
     RawClient running(server.port());

@@ -161,7 +161,7 @@ TEST_CASE("a server that asks nobody for a key says so at its start", "[llmserve
   CHECK_THAT(said({}), !Contains("warning"));
 }
 
-TEST_CASE("long bodies hold up nobody", "[llmserve]") {
+TEST_CASE("long bodies do not delay other requests", "[llmserve]") {
   Server server = serve_fable({"--timeout", "600"});
   std::string prompt;
   while (prompt.size() < (2 << 20)) prompt += "The quick brown fox ";

@@ -184,7 +184,7 @@ TEST_CASE("a model without a chat template has no chat", "[llmserve]") {
       .must_be(400, {"--chat-template"});
 }
 
-TEST_CASE("the key is asked for, but for health", "[llmserve]") {
+TEST_CASE("the key is needed on all paths except health", "[llmserve]") {
   const TinyModel tiny;
   setenv("LLM_API_KEY", "from the environment", 1);
   Server by_environment = tiny.serve();

@@ -176,7 +176,7 @@ TEST_CASE("the log says once what is left out", "[llmserve]") {
           "tools[0].web_search, prompt_cache_key");
   const std::string log = server.end().err;
   for (const char* const line : {"/v1/responses: tools[0].web_search: left out",
-                                 "/v1/responses: prompt_cache_key: taken without effect"}) {
+                                 "/v1/responses: prompt_cache_key: accepted without effect"}) {
     const std::size_t at = log.find(line);
     CAPTURE(log, line);
     REQUIRE(at != std::string::npos);

@@ -332,7 +332,7 @@ TEST_CASE("a table of fields describes what it reads", "[llmserve]") {
                  "properties": {"inner": {"type": ["boolean", "null"], "default": false}}},
       "only": {"enum": [0, "off", null]},
       "never": {"type": "null"},
-      "ignored": {"description": "Taken without effect."}
+      "ignored": {"description": "Accepted without effect."}
     }})"));
   JsonFields either;
   either.either("a", "b");

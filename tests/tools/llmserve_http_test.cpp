@@ -100,7 +100,7 @@ TEST_CASE("an exception of a handler is an answer of 500 and a line in the log",
           std::vector<std::string>{"handle broke", std::bad_alloc().what(), "posted broke"});
 }
 
-TEST_CASE("a header that others could read another way is refused", "[llmserve]") {
+TEST_CASE("a header that other programs could read differently is rejected", "[llmserve]") {
   Server server = serve_fable();
   const std::string hidden = get_text("/health");
   const auto with = [](const std::string& lines) {
@@ -135,7 +135,7 @@ TEST_CASE("a header that others could read another way is refused", "[llmserve]"
       .must_be(200);
 }
 
-TEST_CASE("a header has a length, however it comes", "[llmserve]") {
+TEST_CASE("the length of a header is limited", "[llmserve]") {
   Server server = serve_fable();
   // Line by line, each understood before the next one comes.
   RawClient slow(server.port());
@@ -203,7 +203,7 @@ TEST_CASE("a program may leave out the type of its JSON, a page may not", "[llms
   CHECK(status_after(server, origin + "Content-Type: application/json\r\n") == 200);
 }
 
-TEST_CASE("JSON that others could read another way is refused", "[llmserve]") {
+TEST_CASE("JSON that other parsers could read differently is rejected", "[llmserve]") {
   Server server = serve_fable();
   for (const auto& [body, words] : std::vector<std::pair<std::string, std::string>>{
            {kBody + std::string(1, '\0'), "a NUL at byte 15"},
@@ -221,7 +221,7 @@ TEST_CASE("JSON that others could read another way is refused", "[llmserve]") {
       .must_be(200);
 }
 
-TEST_CASE("what an answer would cost is known before anything is made for it", "[llmserve]") {
+TEST_CASE("the cost of a response is known before it is computed", "[llmserve]") {
   Server server = serve_fable();
   for (const char* fields : {R"("n": 128, "max_tokens": 0)", R"("n": 8, "max_tokens": 0)",
                              R"("n": 1, "stream": true, "logprobs": 5)"}) {
@@ -280,7 +280,7 @@ TEST_CASE("a name that is no UTF-8 is served as one that is", "[llmserve]") {
   }
 }
 
-TEST_CASE("a client that goes is noticed behind what it sent ahead", "[llmserve]") {
+TEST_CASE("a client that disconnects after sending more requests is noticed", "[llmserve]") {
   Server server = serve_fable({"-c", "110000"});
   const std::string next =
       post_text("/tokenize", json_text(Json({{"prompt", std::string(70 << 10, 'a')}})));

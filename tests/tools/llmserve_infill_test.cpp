@@ -3,7 +3,7 @@
 #include "tests/tools/llmserve_process.h"
 
 namespace llm::test {
-TEST_CASE("the text of a gap is asked for by the vocabulary's tokens", "[llmserve]") {
+TEST_CASE("fill-in-the-middle uses the tokens of the vocabulary", "[llmserve]") {
   TinyGguf model = TinyGguf::llama();
   // The last pieces, which nothing is merged from.
   constexpr int first = 266;

@@ -95,7 +95,7 @@ const std::string kStrict =
 
 }  // namespace
 
-TEST_CASE("bad input 103: whatever a body has many of costs as it is long", "[llmserve]") {
+TEST_CASE("bad input 103: parsing time is proportional to the length of a body", "[llmserve]") {
   const ScratchDirectory folder;
   const Server server = serve_fable({"--chat-template", folder.write("strict.jinja", kStrict)});
   for (const auto& [path, body] : long_bodies()) {

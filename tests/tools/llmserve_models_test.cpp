@@ -92,7 +92,7 @@ TEST_CASE("every GGUF of a folder is a model by its name", "[llmserve]") {
   }
 }
 
-TEST_CASE("bad input 95: a template without end holds up no other model", "[llmserve]") {
+TEST_CASE("bad input 95: an endless template does not delay other models", "[llmserve]") {
   const ModelFolder models({"good"});
   TinyGguf bomb = TinyGguf::llama();
   bomb.set_string("tokenizer.chat_template",

@@ -19,7 +19,7 @@ void must_refuse(const Server& server, const std::string& path, const Json& body
 
 }  // namespace
 
-TEST_CASE("what llmserve cannot do is refused by field", "[llmserve]") {
+TEST_CASE("unsupported fields are rejected by name", "[llmserve]") {
   const TinyModel tiny;
   Server server = tiny.serve({"--chat-template", "zephyr", "-c", "100", "--max-tokens", "60"});
   const Rows both = {
@@ -149,7 +149,7 @@ TEST_CASE("what llmserve cannot do is refused by field", "[llmserve]") {
   REQUIRE(server.metric("texts_running") == 0);
 }
 
-TEST_CASE("templates see chat_template_kwargs, and what they refuse is told", "[llmserve]") {
+TEST_CASE("templates get chat_template_kwargs, and their errors are returned", "[llmserve]") {
   const ScratchDirectory scratch;
   const std::string path = scratch.write(
       "own.jinja",

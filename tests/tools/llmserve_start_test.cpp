@@ -100,7 +100,7 @@ TEST_CASE("what llmserve cannot start with is refused by name", "[llmserve]") {
            {"tiny.gguf --port 65536", 2, "--port"},
            {"tiny.gguf --verify-model", 4, "tiny.gguf.manifest"},
            {"tiny.gguf --chat-template chatml", 2,
-            "--chat-template: found chatml, whose marker <|im_start|> is no token"},
+            "--chat-template: found chatml, whose marker <|im_start|> is not a token"},
            {"odd.gguf --strict", 3, "odd.gguf: "},
            {"/none", 4, "/none: "},
            // The port is asked for first: a model may take long to load.

@@ -102,7 +102,7 @@ TEST_CASE("llmrun writes what llmserve answers, and its receipt can be checked",
   test::replay(own);
   // A wrong seed is found although most rows leave few tokens.
   own["options"]["seed"] = 5;
-  REQUIRE_THAT(test::replay(own, 1).out, Contains("seed 4 would draw its tokens"));
+  REQUIRE_THAT(test::replay(own, 1).out, Contains("seed 4 would give its tokens"));
   own["options"]["seed"] = 4;
   own["options"]["grammar"]["text"] = R"({"type": "object"})";
   test::replay(own, 1);

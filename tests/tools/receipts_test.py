@@ -53,7 +53,7 @@ def test_batch(folder: Path) -> None:
                         made / f"r{i:02}.json"], check=True, stdout=subprocess.DEVNULL)
     receipts = {path.name: json.loads(path.read_text()) for path in sorted(made.iterdir())}
     report = llmcheck(MODEL, "--replay", made, code=0)
-    assert report["receipts: the model gives their texts"]["detail"] == "64 of 64", report
+    assert report["receipts: the model produces their outputs"]["detail"] == "64 of 64", report
     assert len(report) == 2, report
     # Fewer passes than texts: they are evaluated together.
     assert int(report["facts"]["replayed"].split(", ")[1].split()[0]) < 32, report["facts"]
@@ -73,10 +73,10 @@ def test_batch(folder: Path) -> None:
     for name in named:
         (made / name).write_text(json.dumps(changed[name]))
     report = llmcheck("--replay", made, MODEL, code=1)
-    assert report["receipts: the model gives their texts"]["detail"] == "54 of 64", report
+    assert report["receipts: the model produces their outputs"]["detail"] == "54 of 64", report
     found = faults(report)
     assert {name.split(":")[0] for name in found} == named, found
-    assert "seed 12 would draw its tokens" in found["r12.json: tokens"], found
+    assert "seed 12 would give its tokens" in found["r12.json: tokens"], found
     for name in named:  # the same as alone
         alone = subprocess.run([BIN / "llmcheck", MODEL, "--replay", made / name, "-t", "1"], capture_output=True, text=True)
         if f"{name}: can be checked" in found:
@@ -156,7 +156,7 @@ def test_log(folder: Path) -> None:
     server = serve(*options)
     serve_some(server)
     errors = server.end()
-    assert "line 11: found 19 bytes without a line break, which a crash has left; cut off" in errors, errors
+    assert "line 11: found 19 bytes without a line break after a crash; removed" in errors, errors
     lines = log.read_bytes().splitlines(True)
     assert len(lines) == 20, lines
     head = hashlib.sha256(lines[-1]).hexdigest()
@@ -165,7 +165,7 @@ def test_log(folder: Path) -> None:
     report = llmcheck("--receipt-log", log.parent, "--public-key", public, "--log-head", first_head, code=0)
     assert f"20 lines, head {head}" in report["receipt log: chain"]["detail"], report
     report = llmcheck(MODEL, "--replay", log, code=0)
-    assert report["receipts: the model gives their texts"]["detail"] == "20 of 20", report
+    assert report["receipts: the model produces their outputs"]["detail"] == "20 of 20", report
 
     def must_fail(changed: list[bytes], *need: str, known: str = head) -> None:
         copied = folder / "copy.jsonl"

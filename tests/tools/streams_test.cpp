@@ -62,15 +62,15 @@ TEST_CASE("paths that cannot be written are told before the work", "[tools][stre
            {run + "--receipt out/no/a", 4, missing},
            {run + "--dump-layers out/no/a", 4, missing},
            {run + "--receipt out", 4, "Is a directory"},
-           {run + "--receipt tiny.gguf", 2, "--receipt: found a file that is read"},
-           {run + "--dump-layers tiny.gguf", 2, "--dump-layers: found a file that is read"},
+           {run + "--receipt tiny.gguf", 2, "--receipt: found an input file"},
+           {run + "--dump-layers tiny.gguf", 2, "--dump-layers: found an input file"},
            {run + "--cache-dir tiny.gguf", 4, "tiny.gguf: cache directory: cannot create: "},
            {run + "--cache-dir out/no/a", 4, missing},
            {"llmrun tiny.gguf -i --session out/no/a", 4, missing},
            {"llmcheck tiny.gguf --report out/no/a.html", 4, missing},
            {"llmcheck tiny.gguf --report out/a.html --report out/no/a.json", 4, missing},
            {"llmcheck tiny.gguf --dump out/no/a", 4, missing},
-           {"llmcheck tiny.gguf --dump tiny.gguf", 2, "--dump: found a file that is read"},
+           {"llmcheck tiny.gguf --dump tiny.gguf", 2, "--dump: found an input file"},
            {"llmquant tiny.gguf out/no/a Q8_0 --allow-requantize", 4, missing},
            {"llmsynth out/no/a", 4, missing}})
     tools.shell(words).must_refuse(exit_code, {part});
@@ -98,7 +98,7 @@ TEST_CASE("/save refuses the model's file", "[tools][streams]") {
   const std::string before = tools.read("tiny.gguf");
   const Finished run =
       tools.shell("echo /save tiny.gguf | llmrun tiny.gguf -i --chat-template zephyr");
-  CHECK_THAT(run.err, Contains("/save: found a file that is read"));
+  CHECK_THAT(run.err, Contains("/save: found an input file"));
   CHECK(tools.read("tiny.gguf") == before);
 }
 

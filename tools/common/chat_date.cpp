@@ -50,11 +50,11 @@ Result<std::optional<Date>> chat_date(const ChatOptions& options, bool needed,
   if (!needed) return std::optional<Date>();
   const Date today(std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now()));
   if (!quiet) {
-    write_message(fmt::format(
-        "{}: info: the chat template asks for the date and is told {:04}-{:02}-{:02}; with "
-        "--chat-date answers stay the same every day\n",
-        tool, static_cast<int>(today.year()), static_cast<unsigned>(today.month()),
-        static_cast<unsigned>(today.day())));
+    write_message(
+        fmt::format("{}: info: the chat template uses today's date, {:04}-{:02}-{:02}; use "
+                    "--chat-date to get the same output every day\n",
+                    tool, static_cast<int>(today.year()), static_cast<unsigned>(today.month()),
+                    static_cast<unsigned>(today.day())));
   }
   return std::optional(today);
 }

@@ -34,7 +34,7 @@ void add_options_without_effect(OptionTable& table) {
                        "the file is mapped until its weights are packed in memory");
   table.without_effect("tb,threads-batch", Operand::kWord, "-t is for prompts, too");
   table.without_effect("ub,ubatch-size", Operand::kWord,
-                       "-b alone sets the number of tokens in one pass");
+                       "only -b sets the number of tokens in one pass");
   table.without_effect("warmup,no-warmup", Operand::kNone, "there is no warm-up");
   table.without_effect("no-context-shift", Operand::kNone, "this is the default");
   table.without_effect("no-display-prompt", Operand::kNone,
@@ -51,7 +51,7 @@ void add_options_without_effect(OptionTable& table) {
 /// Options of llama-server and vLLM, for what llmserve always does.
 void add_server_options_without_effect(OptionTable& table) {
   using Operand = OptionTable::Operand;
-  constexpr const char* kShared = "requests always share the KV cache of a common beginning";
+  constexpr const char* kShared = "requests with the same prefix always share its KV cache";
   table.without_effect("cb,cont-batching", Operand::kNone, "it is always on");
   table.without_effect("metrics,props,slots,embedding,embeddings,rerank,reranking,webui",
                        Operand::kNone, "it is always on");

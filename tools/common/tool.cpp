@@ -111,8 +111,7 @@ Result<std::string> read_all(int descriptor, const std::string& name, std::size_
 }
 
 constexpr const char* kNoMemory =
-    "memory: found an allocation refused, need more of it; close other programs or use a smaller "
-    "model";
+    "memory: an allocation failed, need more memory; close other programs or use a smaller model";
 std::string_view tool_name;  // of this process
 
 thread_local bool new_was_refused = false;
@@ -266,7 +265,8 @@ Status check_output(const std::string& what, const std::string& path,
     return in_file(
         Error{
             ErrorCode::kUsage, what,
-            fmt::format("found a file that is read ({}), need another; it would be lost", source)},
+            fmt::format("found an input file ({}), need a different file, because it would be lost",
+                        source)},
         path);
   }
   return AtomicFile::probe(path, held);

@@ -39,7 +39,7 @@ def tensors_of(directory: Path) -> Iterator[tuple[str, str, list[int]]]:
                     part = tensors.get_slice(name)
                     yield name, part.get_dtype(), part.get_shape()
         except SafetensorError as error:
-            raise ConversionError(f"{path.name} is no safetensors file, or is cut short ({error})") from error
+            raise ConversionError(f"{path.name} is not a safetensors file, or is truncated ({error})") from error
 
 
 def convert(directory: Path, output: Path, *, kind: str = "auto", context: int | None = None, name: str | None = None,

@@ -109,7 +109,7 @@ def check_tokenizer(of: Checkpoint) -> None:
         try:
             proto = pb.ModelProto.FromString(path.read_bytes())
         except DecodeError as error:
-            raise ConversionError(f"tokenizer.model is no SentencePiece model: {error}") from error
+            raise ConversionError(f"tokenizer.model is not a SentencePiece model: {error}") from error
         rules = proto.normalizer_spec
         if proto.trainer_spec.model_type != pb.TrainerSpec.BPE:
             refuse("tokenizer.model is not BPE", "BPE")
@@ -123,7 +123,7 @@ def check_tokenizer(of: Checkpoint) -> None:
         refuse(f"tokenizer.json: the normalizer is {kind!r}", "none, or NFC")
     for token in tokenizer.get("added_tokens") or ():
         if token.get("lstrip") or token.get("rstrip") or token.get("single_word"):
-            refuse(f"tokenizer.json: added token {token['content']!r} takes the blanks beside it (lstrip, rstrip, single_word)",
+            refuse(f"tokenizer.json: added token {token['content']!r} also removes the spaces around it (lstrip, rstrip, single_word)",
                    "one that does not")
 
 

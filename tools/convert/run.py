@@ -1,4 +1,4 @@
-"""llama.cpp's converter over one checkpoint, with the mends. To be imported after llama_cpp.load()."""
+"""Runs llama.cpp's converter on one checkpoint and corrects its output. To be imported after llama_cpp.load()."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from pre_tokenizers import splitting_of
 
 
 class Writer(gguf.GGUFWriter):
-    """The converter's writer, which mends what it was given when all of it is known. `of` and `context` are set by write()."""
+    """The converter's writer, which corrects what it was given when all of it is known. `of` and `context` are set by write()."""
 
     of: mends.Checkpoint
     context: int

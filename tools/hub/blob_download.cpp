@@ -130,7 +130,7 @@ Error given_up(const HttpCall& request, const Result<HttpReply>& answer, const I
   if (answer.ok() && answer->status != 200 && answer->status != 206) return refused(*answer);
   Error error = answer.ok() ? Error{ErrorCode::kIo, "", "the answer ended"} : answer.error();
   error.message +=
-      fmt::format(", and no try goes on: found {} bytes, need {}", file.size(), file.whole());
+      fmt::format(", and no try made progress: found {} bytes, need {}", file.size(), file.whole());
   return in_file(std::move(error), request.url);
 }
 

@@ -98,7 +98,7 @@ Result<Listing> read_listing(std::string_view text) {
     listing.commit.clear();
   }
   if (is_hex(listing.commit, kCommitDigits)) return listing;
-  return Error{ErrorCode::kMalformed, "", "found another answer than a hub's"};
+  return Error{ErrorCode::kMalformed, "", "found a response that is not that of a hub"};
 }
 
 class Hub {
@@ -207,7 +207,8 @@ void add_hub_option(OptionTable& table, std::string* name) {
 
 Status fetch_hub_model(const std::string& name, const ToolContext& context, std::string& path) {
   if (name.empty()) return Ok{};
-  if (!path.empty()) return usage_error("-hf", "found with another model, need one");
+  if (!path.empty())
+    return usage_error("-hf", "found together with a different model, need only one");
   LLM_TRY(HubName parsed, HubName::parse(name));
   LLM_TRY(const std::string folder, cache_folder());
   HubCache cache(folder, parsed.repo);

@@ -57,7 +57,8 @@ const HubFile* find_named(std::span<const HubFile> models, std::string_view quan
 
 Error no_such_model(const HubName& name, std::span<const HubFile> models) {
   if (models.empty())
-    return in_file(usage_error("", "found no *.gguf there, need a repository of GGUFs"), name.repo);
+    return in_file(usage_error("", "found no *.gguf there, need a repository with GGUF files"),
+                   name.repo);
   std::vector<std::string> paths;
   for (const HubFile& file : models.first(std::min(models.size(), kMostListed)))
     paths.push_back(file.path);

@@ -6,7 +6,7 @@ namespace llm {
 Result<HttpReply> http_call(const HttpCall&) {
   return Error{.code = ErrorCode::kUnsupported,
                .field = "http",
-               .message = "found a build without libcurl, which alone asks servers here",
+               .message = "found a build without libcurl, need libcurl for requests to servers",
                .hint = "install libcurl4-openssl-dev and build again"};
 }
 

@@ -46,12 +46,11 @@ OptionTable make_check_table(CheckArguments& a) {
   table.file("receipt-log", "LOG", &a.receipt_log,
              "check that no line of a receipt log (of llmserve --receipts) was changed, moved or "
              "removed; LOG is the log or its folder; needs no model");
-  table.file(
-      "audit", "RECEIPT.json", &a.audit,
-      "spot-check a receipt that another person made and that has a hash of the activations: "
-      "recompute some of the activations. --challenge selects which. The other person then "
-      "writes a file with the inputs of these activations (--make-opening), and you pass "
-      "this file with --opening (docs/receipts.md)");
+  table.file("audit", "RECEIPT.json", &a.audit,
+             "spot-check a receipt that has a hash of the activations and was made by another "
+             "person: recompute some of the activations. --challenge selects which. The other "
+             "person then writes a file with the inputs of these activations (--make-opening), and "
+             "you pass this file with --opening (docs/receipts.md)");
   table.text("judge", "URL", &a.judge,
              "request greedy output from another engine's server (OpenAI API) that runs this model "
              "file; report whether the output is correct, or which bug explains it");
@@ -143,11 +142,10 @@ OptionTable make_check_table(CheckArguments& a) {
       "type of the KV cache for --ppl, --kld, --dump, --layer-diff and --stages; auto: f16 if the "
       "activations are int8, f32 if they are f32. With --layer-diff and --stages, the run with f32 "
       "activations always has an f32 KV cache");
-  table.file(
-      "tol", "FILE", &a.limits,
-      "--layer-diff: JSON file with error limits. They are for the run of the whole model, where "
-      "errors of one layer reach the next, and replace the limits that llmcheck derives from this "
-      "model's sensitivity to rounding (docs/tolerances.md)");
+  table.file("tol", "FILE", &a.limits,
+             "--layer-diff: JSON file with error limits for a run of the whole model, in which the "
+             "errors of each layer are passed on to the next. They replace the limits that "
+             "llmcheck derives from this model's sensitivity to rounding (docs/tolerances.md)");
   table.text("p,prompt", "TEXT", &a.prompt, "prompt for --dump and --self");
   add_isa_option(table, &a.isa);
   table.integer("t,threads", "N", &a.threads, 0, 1024,

@@ -28,7 +28,7 @@ Status run_audit(CheckRun& run, const Receipt& receipt) {
   if (!receipt.rows_sha256)
     return Error{.code = ErrorCode::kUnsupported,
                  .field = "rows_sha256",
-                 .message = "found none, need a receipt that commits to its rows",
+                 .message = "found no hash of the activations, need a receipt with one",
                  .file = a.audit,
                  .hint = "llmrun --receipt-rows or llmcheck --replay --commit makes one"};
   const Challenge challenge{.text = a.challenge, .rows = a.audit_rows, .draws = a.audit_draws};

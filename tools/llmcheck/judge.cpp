@@ -217,10 +217,11 @@ Status run_judge(CheckRun& run) {
     run.bar("ask", answers.size(), questions.size());
   }
   if (std::ranges::none_of(answers, [](const auto& one) { return one.refusal.empty(); })) {
-    return in_file(Error{ErrorCode::kIo, "answers",
-                         fmt::format("found every prompt refused, need one answered; {}",
-                                     answers.front().refusal)},
-                   run.a.judge);
+    return in_file(
+        Error{ErrorCode::kIo, "answers",
+              fmt::format("found that the server rejected every prompt, need one response; {}",
+                          answers.front().refusal)},
+        run.a.judge);
   }
   LLM_TRY(JudgeOutcome outcome,
           run.ended(judge_answers(model, questions, answers, std::ref(run.bar)), run.path));

@@ -188,10 +188,10 @@ class Check {
     const auto add = [&](std::string line) { report_.next.push_back(std::move(line)); };
     if (report_.verdict() == Verdict::kUndecided) {
       report_.summary = "nothing failed, but something could not be decided: see below";
-      add(stages_ ? "a reference with the taps of all layers (tools/reference_f64) judges more"
+      add(stages_ ? "a reference with the taps of all layers (tools/reference_f64) checks more"
           : !receipts_.empty()      ? "each receipt that cannot be checked says why"
-          : !a_.receipt_log.empty() ? "--log-head tells an empty log from one that was cut off"
-                                    : "more documents in the text of --quality decide more");
+          : !a_.receipt_log.empty() ? "--log-head detects whether an empty log was truncated"
+                                    : "give --quality a file with more documents");
       return;
     }
     if (!report_.passed()) {
@@ -207,16 +207,16 @@ class Check {
       return;
     }
     report_.summary = reference_ || stages_     ? "the model computes what the reference says"
-                      : !a_.audit.empty()       ? "what was opened is what the model gives"
-                      : !receipts_.empty()      ? "the model gives what the receipt says"
-                      : !a_.receipt_log.empty() ? "the log is as it was written"
-                      : checks_self()           ? "what was run equals the definition"
+                      : !a_.audit.empty()       ? "the opened rows are those of the model"
+                      : !receipts_.empty()      ? "the model produces the output in the receipt"
+                      : !a_.receipt_log.empty() ? "the log was not changed"
+                      : checks_self()           ? "all results equal the definition"
                                                 : "every check passed";
     if ((reference_ || stages_) && !a_.self)
       add(fmt::format("llmcheck {} --self covers the other instruction sets, threads and batches",
                       run_.path));
     if (checks_self() && !reference_ && !verify_reference_)
-      add("--layer-diff REF.npz holds the file against another program (tools/reference_f64)");
+      add("--layer-diff REF.npz compares the file with a different program (tools/reference_f64)");
   }
 
   const CheckArguments& a_;

@@ -75,7 +75,7 @@ Result<ModelPointer> load_model(CheckRun& run, const std::string& sha256, const 
 /// What was found of several receipts.
 std::vector<CheckResult> checks_of(const std::vector<GivenReceipt>& receipts,
                                    ReplayOutcome& outcome) {
-  CheckResult all{"receipts: the model gives their texts", false, ""};
+  CheckResult all{"receipts: the model produces their outputs", false, ""};
   std::vector<CheckResult> others;
   std::size_t n_passed = 0;
   bool any_failed = false;
@@ -209,12 +209,13 @@ Status run_receipt_log(CheckRun& run) {
                         fmt::format("{} lines by this key", found.n_lines))});
   } else {
     run.report.not_covered.push_back(
-        "who wrote the log: without --public-key, anyone who changes it can compute its hashes "
-        "again");
+        "the author of the log: without --public-key, a person who changes it can compute its "
+        "hashes again");
   }
   if (!run.a.log_head.empty()) {
     const std::string fault = fmt::format(
-        "found no line of SHA-256 {}, need one: the log was cut off before it, or is another",
+        "found no line of SHA-256 {}, need one: the log was truncated before it, or it is a "
+        "different log",
         run.a.log_head);
     run.add({CheckResult{"receipt log: known head", found.has_known_head,
                          found.has_known_head ? "there" : fault}});

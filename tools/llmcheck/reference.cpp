@@ -67,9 +67,9 @@ Status run_layer_diff(CheckRun& run, const Dump& reference) {
   if (judges_reference(run.report.diffs)) return Ok{};
   return Error{.code = ErrorCode::kMalformed,
                .field = "taps",
-               .message = "found no op with its input and output, need one to judge int8 by",
+               .message = "found no operation with its input and output, need one to check int8",
                .file = file,
-               .hint = "in f32 the logits alone can be judged"};
+               .hint = "in f32 only the logits can be checked"};
 }
 
 Status run_stages(CheckRun& run, const Dump& reference) {

@@ -40,7 +40,7 @@ std::string describe(const CheckArguments& a, const VerifyReference& reference, 
                      reference.producer,
                      gate == VerifyGate::kStrict
                          ? "this file"
-                         : fmt::format("another file of {}", llm::quoted(reference.model_name)),
+                         : fmt::format("a different file of {}", llm::quoted(reference.model_name)),
                      reference.prompts.size(), reference.n_steps,
                      gate == VerifyGate::kStrict ? "" : "; gate for quantizations");
 }
@@ -73,9 +73,9 @@ Status run_verify_check(CheckRun& run, const VerifyReference& reference) {
   const std::string& file = run.a.verify;
   const bool is_own = reference.model_sha256 == run.sha256;
   if (!run.a.verify_quantized) {
-    LLM_RETURN_IF_ERROR(
-        run.check_hash(reference.model_sha256, "model_sha256", file,
-                       "--verify-quantized takes a reference made from another quantization"));
+    LLM_RETURN_IF_ERROR(run.check_hash(
+        reference.model_sha256, "model_sha256", file,
+        "--verify-quantized accepts a reference made from a different quantization"));
   }
   const VerifyGate gate = is_own ? VerifyGate::kStrict : VerifyGate::kQuantized;
   LLM_TRY(const VerifyOutcome outcome,
@@ -83,7 +83,7 @@ Status run_verify_check(CheckRun& run, const VerifyReference& reference) {
   run.fact("verify", describe(run.a, reference, gate));
   LLM_TRY(const ModelPointer model, run.load(Compute::kInt8));
   run.report.figures.push_back(verify_table(
-      outcome, fmt::format("Greedy tokens against {}", file),
+      outcome, fmt::format("Greedy tokens compared with {}", file),
       [&](TokenId id) { return llm::quoted(model->tokenizer().piece_text(id, true)); }));
   run.report.figures.push_back(verify_errors_table(outcome));
   run.add(verify_checks(outcome));

@@ -21,8 +21,8 @@ OptionTable make_table(GgufArguments& arguments) {
   table.positional("FILE", &arguments.file, true, "GGUF file, or any part of a split model").file();
   table
       .positional("OTHER", &arguments.other_file, false,
-                  "diff: the second file; merge: the file to write; split: NAME, with which the "
-                  "names of the parts begin (NAME-00001-of-00003.gguf)")
+                  "diff: the second file; merge: the file to write; split: the NAME in the names "
+                  "of the parts (NAME-00001-of-00003.gguf)")
       .file();
   table.flag("json", &arguments.json, "print JSON");
   table.flag("a,all", &arguments.all, "show: print complete arrays and strings");
@@ -47,8 +47,8 @@ OptionTable make_table(GgufArguments& arguments) {
   table.integer("parts", "N", &arguments.parts, 0, GgufLimits::kMaxParts,
                 "split: make N parts of about the same size; 0: use --max-size");
   table.text("max-size", "SIZE", &arguments.max_size,
-             "split: make parts with at most SIZE bytes of tensors (such as 300M or 2G); a tensor "
-             "that is larger gets a part of its own");
+             "split: make parts with at most SIZE bytes of tensors (such as 300M or 2G); a larger "
+             "tensor gets a separate part");
   table.example("llmgguf show model.gguf", "print metadata and tensors");
   table.example("llmgguf verify model.gguf",
                 "check everything that can be checked without running the model");

@@ -99,8 +99,7 @@ std::string special_text(const GgufFile& gguf) {
     out += fmt::format("{} tensors of images or sounds (v.*, a.*, mm.*): not read\n", n_other);
   if (n_mtp > 0)
     out += fmt::format(
-        "{} tensors nextn.*: their blocks predict further tokens (MTP) and change no "
-        "answer\n",
+        "{} tensors nextn.*: their blocks predict further tokens (MTP) and change no output\n",
         n_mtp);
   return out;
 }

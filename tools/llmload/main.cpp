@@ -51,8 +51,8 @@ class LoadTool {
   Result<LoadFigures> figures(const LoadTrace& trace) const {
     LoadFigures all = figures_of(trace);
     if (value_of(all, "finished") > 0) return all;
-    return usage_error("--kv-pages",
-                       fmt::format("found {}, which no request fits", a_.scheduler.kv_pages));
+    return usage_error("--kv-pages", fmt::format("found {}, which is too small for every request",
+                                                 a_.scheduler.kv_pages));
   }
 
   Status choose_workload() {

@@ -97,8 +97,9 @@ std::string report_text(const LoadReport& r) {
   if (r.differing_texts) {
     const double n = value_of(r.real, "finished");
     text += r.differing_texts->empty()
-                ? fmt::format("texts: {} equal those made alone, in every bit of their logits\n", n)
-                : fmt::format("texts: FAIL, {} of {} differ from those made alone: requests {}\n",
+                ? fmt::format(
+                      "outputs: {} are bit-identical to separate runs, including their logits\n", n)
+                : fmt::format("outputs: FAIL, {} of {} differ from separate runs: requests {}\n",
                               r.differing_texts->size(), n, fmt::join(*r.differing_texts, ", "));
   }
   if (!r.real.empty() && !r.simulated.empty()) {

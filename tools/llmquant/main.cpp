@@ -182,9 +182,9 @@ Result<int> run(const Arguments& arguments, const ToolContext& context) {
     return GracefulInterrupt::exit_code();
   }
   if (source.changed_since_open()) {
-    return in_file(Error{ErrorCode::kIntegrity, "",
-                         "changed while it was read, need a file that stays as it is"},
-                   arguments.in);
+    return in_file(
+        Error{ErrorCode::kIntegrity, "", "changed while it was read, need an unchanged file"},
+        arguments.in);
   }
   LLM_RETURN_IF_ERROR(file.commit());
   LLM_RETURN_IF_ERROR(write_stdout(report_table(*plan, *errors)));

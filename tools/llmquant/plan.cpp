@@ -103,8 +103,8 @@ Result<std::vector<TensorPlan>> make_plan(const GgufFile& gguf, const PlanOption
   for (const Override& candidate : overrides) {
     if (!candidate.used) {
       return usage(
-          fmt::format("found \"{}\", need a pattern that matches a matrix of the model "
-                      "and is not after another that does",
+          fmt::format("found \"{}\", need a pattern that matches a matrix of the model that no "
+                      "earlier pattern matches",
                       candidate.text));
     }
   }

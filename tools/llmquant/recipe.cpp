@@ -125,17 +125,17 @@ std::string refusal_of_type(std::string_view name) {
   std::string text = fmt::format("found \"{}\"", name);
   const auto type = weight_type_from_name(name);
   if (!type || is_quantization_target(*type)) return text;
-  text += fmt::format(", which is read and not made ({})", [&] {
+  text += fmt::format(", which can be read but not written ({})", [&] {
     switch (*type) {
       case WeightType::kTQ1_0:
       case WeightType::kTQ2_0:
-        return "it is for models trained with three values";
+        return "it is for models trained with ternary weights";
       case WeightType::kQ8_K:
         return "it is for activations";
       case WeightType::kNVFP4:
         return "it is for checkpoints that have it already";
       default:
-        return "nothing here searches its codebook";
+        return "llmquant cannot search its codebook";
     }
   }());
   return text;

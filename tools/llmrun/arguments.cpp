@@ -124,9 +124,9 @@ void add_engine_options(OptionTable& table, RunArguments& a) {
                 {"off", SpeculateKind::kOff},
                 {"ngram", SpeculateKind::kNgram},
                 {"mtp", SpeculateKind::kMtp}},
-               "how speculative decoding proposes tokens; ngram: from n-grams of the text so far; "
-               "mtp: with the model's block for multi-token prediction; auto: mtp if the model has "
-               "such a block, else off. Never changes a result");
+               "how speculative decoding proposes tokens; ngram: from n-grams of the prompt and "
+               "the output so far; mtp: with the model's block for multi-token prediction; auto: "
+               "mtp if the model has such a block, else off. Never changes a result");
   table.file("draft,model-draft,md", "FILE", &a.draft,
              "use speculative decoding with this draft model, which must have the same vocabulary; "
              "never changes a result");

@@ -79,10 +79,10 @@ Result<Chat> Chat::open(const RunArguments& arguments, const ToolContext& contex
   }
   LLM_TRY(chat.conversation_, load_session(arguments.session, std::move(style), *loaded.session));
   if (arguments.has_system && arguments.system != chat.conversation_->system()) {
-    return in_file(
-        usage_error("--system", "found another message than the conversation has, need none",
-                    "/system TEXT in the chat replaces it"),
-        arguments.session);
+    return in_file(usage_error("--system",
+                               "found a different message from that of the conversation, need none",
+                               "/system TEXT in the chat replaces it"),
+                   arguments.session);
   }
   if (!context.quiet() && !arguments.json) chat.print_stats();
   return chat;
@@ -120,7 +120,7 @@ Status Chat::load(const std::string& path) {
 
 void Chat::print_stats() const {
   const auto text = conversation_->text();
-  write_message(fmt::format("{} turns, {} tokens of {}; {} turns forgotten\n",
+  write_message(fmt::format("{} turns, {} tokens of {}; {} turns dropped\n",
                             conversation_->turns().size(), text.ok() ? text->size() : 0,
                             loaded_.session->context(), conversation_->forgotten_turns()));
   if (!last_stats_.empty()) write_message(fmt::format("{}\n", last_stats_));
@@ -128,9 +128,8 @@ void Chat::print_stats() const {
 
 void Chat::tell_of_dropped_turns(std::size_t n_turns) {
   if (n_turns == 0) return;
-  const std::string what =
-      fmt::format("context full ({} tokens): the {} oldest turns are forgotten",
-                  loaded_.session->context(), n_turns);
+  const std::string what = fmt::format("context full ({} tokens): the {} oldest turns are dropped",
+                                       loaded_.session->context(), n_turns);
   if (told_of_dropped_turns_) {
     spdlog::info("{}", what);
   } else {
@@ -167,8 +166,8 @@ Status Chat::reply(const Result<Conversation::Forgotten>& asked) {
   tell_of_dropped_turns(dropped_meanwhile);
   if (loop.period() > 0) {
     spdlog::warn(
-        "the reply is stopped: its last {} tokens repeat the same {}; -n N sets a limit of "
-        "your own, -1 none",
+        "the reply is stopped: its last {} tokens repeat the same {}; -n N sets a different limit, "
+        "-n -1 no limit",
         LoopDetector::kTokens, loop.period());
   }
   return keep_session();
@@ -196,11 +195,10 @@ bool Chat::is_ended() const {
 }
 
 void Chat::greet() const {
-  write_message(
-      fmt::format("{}: context {} tokens, chat template {}\n"
-                  "/help lists the commands, Ctrl-D leaves\n",
-                  shown(loaded_.model->name()), loaded_.session->context(),
-                  conversation_->style().shown_name()));
+  write_message(fmt::format(
+      "{}: context {} tokens, chat template {}\n/help lists the commands, Ctrl-D quits\n",
+      shown(loaded_.model->name()), loaded_.session->context(),
+      conversation_->style().shown_name()));
 }
 
 Result<int> Chat::run() {

@@ -45,7 +45,7 @@ constexpr std::array<ChatCommand, 8> kCommands = {{
        chat.leave();
        return Ok{};
      }},
-    {"/clear", "", "", "forget the conversation; the system message stays",
+    {"/clear", "", "", "delete the conversation; keep the system message",
      [](Chat& chat, const std::string&) -> Status {
        chat.conversation().clear();
        return Ok{};
@@ -54,7 +54,7 @@ constexpr std::array<ChatCommand, 8> kCommands = {{
      show_or_set_system},
     {"/save", "", "FILE", "write conversation and cache",
      [](Chat& chat, const std::string& path) { return chat.save(path); }},
-    {"/load", "", "FILE", "go on with a conversation that was saved",
+    {"/load", "", "FILE", "continue a saved conversation",
      [](Chat& chat, const std::string& path) { return chat.load(path); }},
     {"/regenerate", "", "", "answer the last message again",
      [](Chat& chat, const std::string&) { return chat.regenerate(); }},
@@ -94,9 +94,9 @@ Status run_command(Chat& chat, const std::string& line) {
     return name == candidate.name || name == candidate.alias;
   });
   if (command == kCommands.end()) {
-    write_message(
-        fmt::format("{}: no such command; there are {}; a message that starts with / needs //\n",
-                    quoted(name), names()));
+    write_message(fmt::format(
+        "{}: no such command; the commands are {}; write // for a message that starts with /\n",
+        quoted(name), names()));
   } else if (command->needs_argument() && argument.empty()) {
     write_message(fmt::format("{} needs {}\n", command->name, command->argument));
   } else if (command->argument.empty() && !argument.empty()) {
@@ -115,10 +115,9 @@ std::string command_help() {
         "{:<16} {}\n", fmt::format("{}{} {}", command.name, alias, command.argument), command.help);
   }
   return page +
-         "A line that ends with \\ goes on. Text between lines of \"\"\", or\n"
-         "pasted, is one message; // begins one that starts with /.\n"
-         "Ctrl-C stops an answer; at the prompt it drops the line, and twice\n"
-         "leaves.\n";
+         "A line that ends with \\ continues on the next line. Text between two\nlines of \"\"\", "
+         "or pasted text, is one message. Write // for a message\nthat starts with /. Ctrl-C stops "
+         "a reply; at the prompt it deletes the\nline, and pressed twice it quits.\n";
 }
 
 }  // namespace llm

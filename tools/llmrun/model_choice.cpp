@@ -62,7 +62,7 @@ std::string without_last_newline(std::string text) {
 Result<std::string> stdin_text() {
   constexpr int kPatience = 2000;
   if (!stdin_is_ready(kPatience)) {
-    spdlog::warn("waiting for the prompt on standard input; < /dev/null if there is none");
+    spdlog::warn("waiting for the prompt on standard input; use < /dev/null if there is none");
   }
   LLM_TRY(std::string text, read_stdin(kMostPromptBytes));
   return without_last_newline(std::move(text));
@@ -72,7 +72,7 @@ Result<std::string> stdin_text() {
 void note_unread_stdin() {
   short found = 0;
   if (S_ISFIFO(stdin_mode()) && stdin_is_ready(0, &found) && (found & POLLIN) != 0)
-    spdlog::warn("standard input is not read, since there is a prompt; - adds it to the prompt");
+    spdlog::warn("standard input is not read, because there is a prompt; - adds it to the prompt");
 }
 
 }  // namespace

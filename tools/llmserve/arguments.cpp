@@ -30,7 +30,7 @@ void add_model_options(OptionTable& table, ServeArguments& a) {
   add_chat_options(table, &a.chat, fmt::format("{}", fmt::join(ChatStyle::built_in(), ", ")));
   table.choice("pooling", "KIND", &a.pooling,
                {{"auto", std::nullopt}, {"mean", Pooling::kMean}, {"last", Pooling::kLast}},
-               "how the embedding of a text is made; mean: the mean of the embeddings of its "
+               "how the embedding of a text is computed; mean: the mean of the embeddings of its "
                "tokens; last: the embedding of its last token; auto: as the model file says, or "
                "last if it says nothing");
   table.flag("strict", &a.strict, "treat warnings about the model file as errors");
@@ -102,9 +102,9 @@ void add_scheduler_options(OptionTable& table, ServeArguments& a) {
   table.integer("cache-size", "GIB", &a.cache_size, 1, 1 << 20,
                 "size limit of --cache-dir; the least recently used entries are deleted");
   table.choice("cache-scope", "SCOPE", &a.cache_by_key, {{"shared", false}, {"key", true}},
-               "which requests may reuse the KV cache of another request; shared: all (short "
-               "response times can tell a client that another client sent the same beginning of a "
-               "prompt); key: those with the same API key");
+               "which requests may reuse the KV cache of another request; shared: all (from a "
+               "short response time, a client can tell that another client has sent a prompt with "
+               "the same prefix); key: those with the same API key");
   table
       .integer("c,ctx-size,max-model-len", "N", &a.scheduler.context, 0, INT32_MAX,
                "context size of each request in tokens; 0: from the model file")

@@ -90,7 +90,7 @@ Result<int> serve(ModelManager& manager, AccessControl gate, HttpServer& server,
   Api api(manager, std::move(gate), receipts, cache_by_key);
   LLM_RETURN_IF_ERROR(api.start());
   const auto log = [](const std::string& line) { spdlog::info("{}", line); };
-  const auto fault = [](const std::string& what) { spdlog::error("found a fault: {}", what); };
+  const auto fault = [](const std::string& what) { spdlog::error("internal error: {}", what); };
   LLM_RETURN_IF_ERROR(server.listen(api.handlers(log, fault)));
   api.attach(server);
   LLM_RETURN_IF_ERROR(write_stdout(server.url() + "\n"));

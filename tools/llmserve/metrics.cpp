@@ -53,7 +53,7 @@ class MetricsWriter {
     }
   }
   void recomputed() {
-    head("recomputed_tokens_total", "Tokens that were stored once and are computed again",
+    head("recomputed_tokens_total", "Tokens that had been in the KV cache and were computed again",
          "counter");
     for (const ModelFigures& model : models_) {
       for (std::size_t why = 0; model.service && why < SequenceState::kGoneNames.size(); ++why) {
@@ -65,7 +65,8 @@ class MetricsWriter {
   }
   void http(const HttpFigures& http) {
     single("http_connections", "gauge", "Open connections", http.connections);
-    head("http_answers_total", "Answers sent, by status; 499: the client went before", "counter");
+    head("http_answers_total", "Responses, by status; 499: the client disconnected before",
+         "counter");
     for (const auto& [status, count] : http.answers)
       text_ += fmt::format("llmserve_http_answers_total{{status=\"{}\"}} {}\n", status, count);
   }
@@ -110,36 +111,38 @@ std::string metrics_text(std::span<const ModelFigures> models, const HttpFigures
   MetricsWriter w(models);
   w.of_models("model_loads_total", "counter", "Times a model was loaded",
               [](const ModelFigures& model) { return model.n_loads; });
-  w.of_models("model_bytes", "gauge", "Memory that a model takes, about; 0: it is not loaded",
+  w.of_models("model_bytes", "gauge", "Approximate memory of a model; 0: it is not loaded",
               [](const ModelFigures& model) { return model.bytes; });
-  w.gauge("texts_running", "Texts that are generated now", &Figures::running);
-  w.gauge("texts_waiting", "Texts in the queue", &Figures::waiting);
-  w.counter("texts_finished_total", "Texts generated to their end", &Figures::finished);
-  w.counter("texts_failed_total", "Texts that ended with an error", &Figures::failed);
-  w.counter("texts_cancelled_total", "Texts whose client went", &Figures::cancelled);
+  w.gauge("texts_running", "Running requests", &Figures::running);
+  w.gauge("texts_waiting", "Waiting requests", &Figures::waiting);
+  w.counter("texts_finished_total", "Finished requests", &Figures::finished);
+  w.counter("texts_failed_total", "Requests that ended with an error", &Figures::failed);
+  w.counter("texts_cancelled_total", "Requests whose client disconnected", &Figures::cancelled);
   w.counter("prompt_tokens_total", "Tokens of prompts", &Figures::prompt_tokens);
   w.counter("generated_tokens_total", "Tokens generated", &Figures::generated_tokens);
-  w.counter("proposed_tokens_total", "Tokens evaluated on trial", &Figures::proposed_tokens);
-  w.counter("accepted_tokens_total", "Of those, the ones that texts went on with",
+  w.counter("proposed_tokens_total", "Proposed tokens that were evaluated",
+            &Figures::proposed_tokens);
+  w.counter("accepted_tokens_total", "Proposed tokens that were accepted",
             &Figures::accepted_tokens);
   w.counter("evaluated_tokens_total", "Tokens evaluated, of prompts and generated",
             &Figures::evaluated_tokens);
-  w.counter("reused_tokens_total", "Tokens that were stored and needed no evaluation",
+  w.counter("reused_tokens_total", "Tokens that were reused from the KV cache",
             &Figures::reused_tokens);
-  w.counter("loaded_tokens_total", "Of those, the ones that came from --cache-dir",
+  w.counter("loaded_tokens_total", "Reused tokens that came from --cache-dir",
             &Figures::loaded_tokens);
   w.recomputed();
-  w.counter("steps_total", "Evaluations of some tokens of all running texts", &Figures::steps);
-  w.counter("preemptions_total", "Times a text gave its KV pages to an older one",
-            &Figures::preemptions);
+  w.counter("steps_total", "Steps: forward passes with tokens of the running requests",
+            &Figures::steps);
+  w.counter("preemptions_total", "Preemptions of a request", &Figures::preemptions);
   w.gauge("kv_pages", "KV pages of 256 positions", &Figures::kv_pages);
-  w.gauge("kv_pages_in_use", "KV pages that texts hold", &Figures::kv_pages_in_use);
-  w.counter("kv_pages_shared_total", "Times a page of equal tokens was taken over",
+  w.gauge("kv_pages_in_use", "KV pages in use", &Figures::kv_pages_in_use);
+  w.counter("kv_pages_shared_total", "Times a KV page with equal tokens was reused",
             &Figures::kv_pages_shared);
-  w.histogram("step_texts", "Texts evaluated together", &Figures::step_texts);
-  w.histogram("time_to_first_token_seconds", "From a request to its first token",
+  w.histogram("step_texts", "Requests in a step", &Figures::step_texts);
+  w.histogram("time_to_first_token_seconds",
+              "Time from the arrival of a request to its first token",
               &Figures::first_token_seconds);
-  w.histogram("time_between_tokens_seconds", "Between neighbouring tokens of a text",
+  w.histogram("time_between_tokens_seconds", "Time between tokens of a request",
               &Figures::between_tokens_seconds);
   w.http(http);
   if (receipts) w.receipts(*receipts);

@@ -69,8 +69,9 @@ Result<SchedulerOptions> complete(const ServeArguments& a, const HyperParameters
     std::size_t held = KvPool::kPagePositions;
     while (Scheduler::pages_for(scheduler, held + 1) <= scheduler.kv_pages)
       held += KvPool::kPagePositions;
-    spdlog::warn("--kv-memory: found {} MiB, which hold {} of {} positions; that is the context",
-                 a.kv_memory, held, scheduler.context);
+    spdlog::warn(
+        "--kv-memory: found {} MiB, which hold {} of {} positions; the context is reduced to that",
+        a.kv_memory, held, scheduler.context);
     scheduler.context = held;
   }
   return scheduler;
@@ -93,7 +94,7 @@ Result<std::shared_ptr<const ChatStyle>> chat_style(const ServeArguments& a, con
   if (is_auto && model.chat_template().empty()) return std::shared_ptr<const ChatStyle>();
   auto style = ChatStyle::choose(a.chat.chat_template, model.chat_template(), model.tokenizer());
   if (!style.ok() && is_auto) {
-    spdlog::warn("{}; there is no chat", style.error().to_string());
+    spdlog::warn("{}; chats are not available", style.error().to_string());
     return std::shared_ptr<const ChatStyle>();
   }
   if (!style.ok()) return style.error();

@@ -26,9 +26,9 @@ OptionTable make_table(Arguments& arguments) {
   OptionTable table("llmsynth", "Write a GGUF model with given dimensions and random weights");
   table.positional("OUT", &arguments.out, true, "GGUF file to write");
   table.text("shape", "NAME", &arguments.shape,
-             "dimensions of the model. In a NAME, the ending -Nl means only N layers, and -small a "
-             "small model for tests; odd80, odd96: heads of 80 or 96 values; mqa: one KV head; "
-             "tied: the output matrix is the embedding matrix. One of " +
+             "dimensions of the model. A NAME that ends in -Nl has only N layers; -small: a small "
+             "model for tests; odd80, odd96: heads of 80 or 96 values; mqa: one KV head; tied: the "
+             "output matrix is the embedding matrix. One of " +
                  synthetic_shape_names());
   table.text("type", "TYPE", &arguments.type, "weight type: a TYPE of llmquant");
   table.integer("s,seed", "N", &arguments.seed, 0, INT64_MAX, "seed of the random weights");

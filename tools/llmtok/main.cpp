@@ -202,8 +202,7 @@ Result<int> run(Arguments& arguments, const ToolContext& context) {
     if (table.given("p") || table.given("f") || arguments.from_stdin || arguments.decode ||
         (check && arguments.special)) {
       const std::string option = check ? "--check" : "--special";
-      return usage_error(option,
-                         fmt::format("found another input beside it, need {} alone", option));
+      return usage_error(option, fmt::format("found a second input, need only {}", option));
     }
     LLM_TRY(const Tokenizer tokenizer, open_tokenizer(path));
     if (check) return run_check(arguments, tokenizer);

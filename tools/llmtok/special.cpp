@@ -66,7 +66,7 @@ Result<Reference> parse_line(std::string_view text, std::size_t line) {
   }
   const auto decoded = json.find("decoded");
   if (decoded == json.end()) return reference;
-  if (!decoded->is_string()) return malformed(line, "\"decoded\" that is no string");
+  if (!decoded->is_string()) return malformed(line, "\"decoded\" that is not a string");
   reference.decoded = decoded->get<std::string>();
   return reference;
 }

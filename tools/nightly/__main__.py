@@ -83,7 +83,7 @@ def threads_of(args: argparse.Namespace) -> int:
 
 
 def with_family(manifest: Manifest, model: Model) -> Manifest:
-    """The manifest of this model and the one it is held against."""
+    """The manifest of this model and the one it is compared with."""
     names = {model.name, manifest.families.get(model.family, model.name)}
     return dataclasses.replace(manifest, models=[m for m in manifest.models if m.name in names])
 

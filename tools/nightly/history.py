@@ -40,7 +40,7 @@ class RunRecord:
 
     @property
     def summary(self) -> str:
-        names = ((PASS, "passed"), (FAIL, "failed"), (ERROR, "could not run"), (SKIP, "SKIPPED, which is no pass"),
+        names = ((PASS, "passed"), (FAIL, "failed"), (ERROR, "could not run"), (SKIP, "SKIPPED, which is not a pass"),
                  (INFO, "for information"))
         return ", ".join(f"{len(self.of(v))} {text}" for v, text in names if self.of(v))
 

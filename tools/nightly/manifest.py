@@ -67,7 +67,7 @@ def _entry(model: Model) -> dict:
 class Manifest:
     path: Path
     text: str  # in the source tree: what --ppl, --kld and --quality read
-    families: dict  # family -> the model that the others are held against
+    families: dict  # family -> the model with which the others are compared
     models: list[Model]
     local: Path | None = None  # the list of models with absolute paths, outside the source tree; None: there is none
 
@@ -143,10 +143,10 @@ def _check_source(path: Path, where: str, model: Model) -> None:
     _check(path, where, kinds, len(kinds) == 1, f"one of {', '.join(SOURCES)}")
     kind = kinds[0]
     for key in {key for keys in SOURCES.values() for key in keys} - set(SOURCES[kind]):
-        _check(path, f"{where}.{key}", getattr(model, key), getattr(model, key) is None, f"none beside {kind}")
+        _check(path, f"{where}.{key}", getattr(model, key), getattr(model, key) is None, f"none together with {kind}")
     for key in ("size", "sha256", "root") if model.in_tree else ():
         value = getattr(model, key)
-        _check(path, f"{where}.{key}", value, value is None, "none beside a path: git pins what is in the source tree")
+        _check(path, f"{where}.{key}", value, value is None, "none together with a path: git pins what is in the source tree")
     for key in ("revision", "file") if kind == "repository" else ():
         _check(path, f"{where}.{key}", None, getattr(model, key) is not None, MODEL[key][1])
     for i, package in enumerate(model.packages or ()):

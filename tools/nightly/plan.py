@@ -60,7 +60,7 @@ def _task(model: Model, check: str, manifest: Manifest, found: dict[str, File], 
 
 
 def _applies(check: str, model: Model, manifest: Manifest) -> bool:
-    """Folders have the checks of folders. The model that its family is held against has no `kld`; `real` is for those that have
+    """Folders have the checks of folders. The model with which its family is compared has no `kld`; `real` is for those that have
     its reference."""
     if CHECKS[check].folder or model.folder:
         return CHECKS[check].folder and model.folder is not None

@@ -101,7 +101,7 @@ def make(manifest: Manifest, model: Model, found: dict[str, File], place: Place,
         old = model.references.get(kind)
         present = bool(model.figures) if kind == "figures" else old is not None and place.path(old["path"]).exists()
         if present and not wish.again:
-            say(f"{model.name}: {kind} is there (--again makes it anew)")
+            say(f"{model.name}: {kind} is there (--again makes it again)")
             continue
         try:
             if kind == "figures":

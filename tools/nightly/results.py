@@ -19,7 +19,7 @@ class Task:
     model: str
     check: str
     inputs: dict = field(default_factory=dict)
-    frozen: dict = field(default_factory=dict)  # figures that it is held against
+    frozen: dict = field(default_factory=dict)  # figures that it is compared with
     refused: bool = False  # of a model that the engine is known not to support yet
     verdict: str = ""
     message: str = ""

@@ -35,7 +35,7 @@ class Contract:
     def embedding(self, ids: np.ndarray) -> np.ndarray:
         embedding = self.matrix("token_embd.weight")
         if not ((0 <= ids) & (ids < len(embedding.q))).all():
-            raise IndexError(f"an id is none of 0..{len(embedding.q) - 1}")
+            raise IndexError(f"an id is not in 0..{len(embedding.q) - 1}")
         return embedding.dequantized()[ids]
 
     def norm(self, x: np.ndarray, weight: str) -> np.ndarray:

@@ -135,7 +135,7 @@ class Verifier:
         for name, values in OTHERS.items():
             found = [str(value) for value in values if not self.tokens(replace(self.receipt.settings, **{name: value}))]
             would += [f"{name} {', '.join(found[:3])}{' ...' if len(found) > 3 else ''}"] if found else []
-        return f"; {' or '.join(would)} would draw them all" if would else "; none of the single settings tried draws them all"
+        return f"; {' or '.join(would)} would give all of them" if would else "; no single setting that was tried gives all of them"
 
     def stop_reason(self) -> str:
         """What ended the text, from its tokens, and whether it should have ended before."""

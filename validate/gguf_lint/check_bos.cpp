@@ -21,8 +21,8 @@ void check_doubled_bos(LintContext& patient, const RenderedChat& chat) {
     return patient.report({.severity = Severity::kWarning,
                            .where = "tokenizer.chat_template",
                            .what = fmt::format("found {} twice at the beginning", bos),
-                           .why = "no text of the training begins so: answers get worse",
-                           .remedy = "take one of them out of the template"});
+                           .why = "no training text begins like this: output gets worse",
+                           .remedy = "remove one of them from the template"});
   }
   if (!spec.add_bos || !chat.text.starts_with(bos)) return;
   const bool is_literal = render_without_bos(chat).starts_with(bos);
@@ -31,9 +31,7 @@ void check_doubled_bos(LintContext& patient, const RenderedChat& chat) {
       .where = std::string(kAddBos),
       .what = fmt::format("found true, and the template writes {} {}", bos,
                           is_literal ? "in its own letters" : "by its bos_token"),
-      .why =
-          "a chat begins with two of it, which no text of the training did: answers "
-          "get worse",
+      .why = "a chat begins with two of it, which no training text did: output gets worse",
       .remedy = "set it to false: the template writes it"};
   if (is_literal) return patient.set(std::move(finding), kAddBos, false);
   finding.severity = Severity::kNote;
@@ -56,7 +54,7 @@ void check_missing_bos(LintContext& patient, const Tokenizer& tokenizer, std::st
          .where = std::string(kAddBos),
          .what = fmt::format("found true, and BOS is {}, which ends documents",
                              tokenizer.spelling(*spec.bos)),
-         .why = "every text begins with a token that this family's texts do not begin with",
+         .why = "every text begins with a token with which texts of this family do not begin",
          .remedy = "set it to false"},
         kAddBos, false);
   }
@@ -69,13 +67,13 @@ void check_missing_bos(LintContext& patient, const Tokenizer& tokenizer, std::st
                             ? is_gemma || (architecture == "llama" && bos == "<s>")
                             : rule != nullptr && rule->add_bos && bos == "<|begin_of_text|>";
   if (!needs_it) return;
-  patient.set({.severity = is_gemma ? Severity::kError : Severity::kWarning,
-               .where = std::string(kAddBos),
-               .what = fmt::format("found false, and nothing else writes {}", bos),
-               .why = "every text of the training began with it: without it answers are worse, of "
-                      "Gemma nonsense",
-               .remedy = "set it to true"},
-              kAddBos, true);
+  patient.set(
+      {.severity = is_gemma ? Severity::kError : Severity::kWarning,
+       .where = std::string(kAddBos),
+       .what = fmt::format("found false, and nothing else writes {}", bos),
+       .why = "all training texts began with it: without it output is worse, with Gemma nonsense",
+       .remedy = "set it to true"},
+      kAddBos, true);
 }
 
 /// BOS is another token than the vocabulary's own.

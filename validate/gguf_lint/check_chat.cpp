@@ -57,17 +57,17 @@ void check_marks(LintContext& patient, const RenderedChat& chat) {
   std::string list;
   for (const std::string_view mark : lacking)
     list += (list.empty() ? "" : ", ") + std::string(mark);
-  patient.report({.severity = is_end     ? Severity::kError
-                              : is_mixed ? Severity::kWarning
-                                         : Severity::kNote,
-                  .where = std::string(kTemplate),
-                  .what = fmt::format("found {} in what the template writes, no control token of "
-                                      "this vocabulary",
-                                      list),
-                  .why = is_end ? "the model cannot end its turn: replies run on to the limit"
-                                : "the model reads the mark as several pieces of text",
-                  .remedy = "take the template of the model that this vocabulary belongs to, or "
-                            "convert again with its added tokens"});
+  patient.report(
+      {.severity = is_end     ? Severity::kError
+                   : is_mixed ? Severity::kWarning
+                              : Severity::kNote,
+       .where = std::string(kTemplate),
+       .what = fmt::format(
+           "found {} in the output of the template, not a control token of this vocabulary", list),
+       .why = is_end ? "the model cannot end its turn: replies run on to the limit"
+                     : "the model reads the mark as several pieces of text",
+       .remedy = "take the template of the model that this vocabulary belongs to, or "
+                 "convert again with its added tokens"});
 }
 
 /// The turn's end among the ids that end a text.
@@ -90,7 +90,7 @@ void check_turn_end(LintContext& patient, const RenderedChat& chat) {
                               : Severity::kWarning,
       .where = "tokenizer.ggml.eot_token_id",
       .what = fmt::format("found {}, need {} ({}), with which the template ends a turn",
-                          ids.empty() ? "no end of a text" : ids, mark->id, mark->spelling),
+                          ids.empty() ? "not an end token" : ids, mark->id, mark->spelling),
       .why = fmt::format("programs that go by the ids do not stop: after {} the model writes the "
                          "user's next turn{}",
                          mark->spelling, is_spelled ? "; some know the token by its spelling" : ""),
@@ -111,8 +111,8 @@ void check_chat(LintContext& patient) {
   const auto chat = render_chat(jinja, tokenizer);
   FileFinding broken{.where = std::string(kTemplate),
                      .why =
-                         "no chat can be rendered: programs refuse it or fall back on a format "
-                         "that the model does not know",
+                         "no chat can be rendered: programs reject it or use a format that the "
+                         "model does not know",
                      .remedy = "take the template of the original tokenizer_config.json"};
   if (!chat.ok()) {
     const bool is_ours = chat.error().code == ErrorCode::kUnsupported;

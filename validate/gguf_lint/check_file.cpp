@@ -23,14 +23,14 @@ void check_order(LintContext& patient) {
                .where = fmt::format("tensor \"{}\"", tensor.name),
                .what = fmt::format("found offset {}, need {}: the end of the tensor before",
                                    tensor.offset, next),
-               .why = "programs that read tensors one after the other refuse the file",
+               .why = "programs that read tensors one after the other reject the file",
                .remedy = "the copy of --fix has them in a row"};
     }
     next = (tensor.offset + tensor.n_bytes + gguf.alignment() - 1) / gguf.alignment() *
            gguf.alignment();
   }
   if (n_elsewhere == 0) return;
-  if (n_elsewhere > 1) first.what += fmt::format("; so of {} tensors", n_elsewhere);
+  if (n_elsewhere > 1) first.what += fmt::format("; the same for {} tensors", n_elsewhere);
   patient.copy(std::move(first), "tensors are written one after the other");
 }
 
@@ -46,15 +46,15 @@ void check_file(LintContext& patient) {
          .why = "two files lie in one, a download was resumed wrongly, or a header lost tensors",
          .remedy = "compare size and hash with the publisher's; the copy of --fix ends where the "
                    "last tensor does"},
-        "what follows the last tensor is left out");
+        "the bytes after the last tensor are left out");
   }
   if (patient.is_model()) return;
-  patient.report(
-      {.severity = Severity::kNote,
-       .where = "general.type",
-       .what = fmt::format("found {}, no model by itself", quoted(patient.text("general.type"))),
-       .why = "only its tensors are examined",
-       .remedy = "none is needed"});
+  patient.report({.severity = Severity::kNote,
+                  .where = "general.type",
+                  .what = fmt::format("found {}, which is not a complete model",
+                                      quoted(patient.text("general.type"))),
+                  .why = "only its tensors are examined",
+                  .remedy = "none is needed"});
 }
 
 }  // namespace llm

@@ -85,7 +85,7 @@ class RopeCheck {
     if (scaling() == "yarn" && !patient_.integer(key("rope.scaling.original_context_length"))) {
       report(Severity::kError, where,
              fmt::format("found \"yarn\" without {}", key("rope.scaling.original_context_length")),
-             "which pairs are scaled is unknown: programs refuse the file or guess",
+             "which pairs are scaled is unknown: programs reject the file or guess",
              "take original_max_position_embeddings of the original config.json");
     }
     const bool needs_scaling = (architecture_.name == "gpt-oss" && context_ > 4096) ||
@@ -135,7 +135,8 @@ class RopeCheck {
       if (values[i] >= 0.01F && std::isfinite(values[i])) continue;
       return report(Severity::kError, std::string(name),
                     fmt::format("found {} at {}, need a divisor of about 1 or more", values[i], i),
-                    "a pair of each head turns wildly or not at all", "convert the model again");
+                    "a pair of each head is rotated far too fast or not at all",
+                    "convert the model again");
     }
   }
 

@@ -39,7 +39,7 @@ class Shapes {
                             std::string_view proof) const {
     return {.where = key,
             .what = fmt::format("found {}, need {}: {}", found, need, proof),
-            .why = "programs refuse the file, or read its tensors in the wrong shape",
+            .why = "programs reject the file, or read its tensors in the wrong shape",
             .remedy = fmt::format("set {} to {}: the tensors prove it", key, need)};
   }
 
@@ -67,12 +67,12 @@ class Shapes {
   void check_vocab(std::uint64_t rows) {
     check_key("vocab_size", rows, "the rows of token_embd.weight", true);
     if (patient_.n_tokens() == rows || patient_.n_tokens() == 0) return;
-    patient_.report({.where = "tokenizer.ggml.tokens",
-                     .what = fmt::format("found {} tokens, need {}: the rows of token_embd.weight",
-                                         patient_.n_tokens(), rows),
-                     .why = "ids and rows do not belong together: programs refuse the file or "
-                            "write the wrong tokens",
-                     .remedy = "convert the model again with its own tokenizer"});
+    patient_.report(
+        {.where = "tokenizer.ggml.tokens",
+         .what = fmt::format("found {} tokens, need {}: the rows of token_embd.weight",
+                             patient_.n_tokens(), rows),
+         .why = "ids and rows do not match: programs reject the file or generate the wrong tokens",
+         .remedy = "convert the model again with its own tokenizer"});
   }
 
   void check_feed_forward() {
@@ -100,7 +100,7 @@ class Shapes {
            .what = fmt::format(
                "found {} heads and {} of keys for {} rows of queries and {} of keys", *heads,
                size("attention.head_count_kv").value_or(*heads), q_rows, kv_rows),
-           .why = "programs refuse the file, or cut heads in the wrong places",
+           .why = "programs reject the file, or split heads at the wrong places",
            .remedy = "take both counts from the original config.json"});
     }
     check_key(
@@ -169,13 +169,13 @@ void check_context(LintContext& patient) {
   const auto context = patient.integer(key);
   if (!context && patient.gguf().find(key) != nullptr) return;  // check_values() names its type
   if (!context || *context <= 0 || *context > (std::int64_t{1} << 28)) {
-    return patient.report({.where = key,
-                           .what = fmt::format("found {}, need the positions that the model was "
-                                               "trained for",
-                                               context ? fmt::format("{}", *context) : "none"),
-                           .why = "programs refuse the file or reserve memory for a cache that "
-                                  "nothing needs",
-                           .remedy = "take max_position_embeddings of the original config.json"});
+    return patient.report(
+        {.where = key,
+         .what = fmt::format("found {}, need the positions that the model was "
+                             "trained for",
+                             context ? fmt::format("{}", *context) : "none"),
+         .why = "programs reject the file or reserve memory for a cache that is not needed",
+         .remedy = "take max_position_embeddings of the original config.json"});
   }
   const auto original = patient.integer(patient.key("rope.scaling.original_context_length"));
   if (!original || *original <= *context) return;

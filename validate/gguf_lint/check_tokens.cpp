@@ -80,7 +80,7 @@ void check_special_id(LintContext& patient, const std::string& key, std::string_
   if (id && *id == kNoToken) return;
   FileFinding finding{
       .where = key,
-      .why = "programs refuse the file, read past the vocabulary, or end texts nowhere",
+      .why = "programs reject the file, read past the vocabulary, or never end a text",
       .remedy = "leave the key out, or give it the id of the original tokenizer"};
   if (!id || *id < 0 || static_cast<std::size_t>(*id) >= patient.n_tokens()) {
     finding.what = fmt::format("found {}, need the id of one of {} tokens",
@@ -108,7 +108,7 @@ void check_lengths(LintContext& patient) {
     patient.report({.where = std::string(key),
                     .what = fmt::format("found {} values, need {}: one for each token",
                                         value->count, patient.n_tokens()),
-                    .why = "tokens have the scores and kinds of others, or the file is refused",
+                    .why = "tokens get wrong scores and kinds, or the file is rejected",
                     .remedy = "convert the original tokenizer again"});
   }
 }

@@ -151,7 +151,7 @@ class Values {
             .where = std::string(key),
             .what = fmt::format("found {}, need {}{}", shown_value(value),
                                 is_array ? "ARRAY of " : "", gguf_type_name(need)),
-            .why = "programs go by the type and refuse the file",
+            .why = "programs check the type and reject the file",
             .remedy = fmt::format("write it as {}", gguf_type_name(need))};
   }
 

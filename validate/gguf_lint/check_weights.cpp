@@ -61,9 +61,9 @@ struct Sensitive {
   std::string_view why;
 };
 constexpr std::array kSensitive = {
-    Sensitive{"output.weight", 0.95, "every logit carries its error"},
-    Sensitive{"token_embd.weight", 0.8, "every token enters with its error"},
-    Sensitive{"attn_v.weight", 0.8, "its error goes into the residual stream unweakened"},
+    Sensitive{"output.weight", 0.95, "its error affects every logit"},
+    Sensitive{"token_embd.weight", 0.8, "its error affects every token"},
+    Sensitive{"attn_v.weight", 0.8, "its error is added to the residual stream in full"},
     Sensitive{"ffn_down.weight", 0.8, "outliers of the activations multiply its error"},
     Sensitive{"ffn_down_exps.weight", 0.8, "outliers of the activations multiply its error"},
 };
@@ -157,7 +157,7 @@ void judge(LintContext& patient, const GgufTensor& tensor, const Scan& scan) {
                                       "have {:.1g}",
                                       scan.largest, type, scan.largest_at, scan.n_blocks,
                                       std::ldexp(1.0, usual - 128)),
-                  .why = "one block drowns all others: its rows answer nonsense",
+                  .why = "one block dominates all others: the output is nonsense",
                   .remedy = std::string(kAgain)});
 }
 
@@ -176,8 +176,8 @@ void check_types(LintContext& patient) {
           {.severity = Severity::kWarning,
            .where = std::string(tensor.name),
            .what = fmt::format("found {} of {:.2f} bits, need F32, F16 or BF16", type, bits),
-           .why = "norms, biases and routers are tiny and steer all the rest",
-           .remedy = "quantize again with a recipe that leaves it alone (llmquant)"});
+           .why = "norms, biases and routers are small, but everything else depends on them",
+           .remedy = "quantize again with a recipe that does not quantize it (llmquant)"});
     }
     // Without an output of its own a model uses the embedding.
     const bool is_tied =

@@ -71,7 +71,7 @@ std::optional<FileFinding> unreadable(const std::string& path, const Error& erro
 void report_layout(LintContext& patient, LayoutFault fault) {
   patient.copy({.where = std::move(fault.where),
                 .what = std::move(fault.what),
-                .why = "programs refuse the file, though every byte of its tensors is there",
+                .why = "programs reject the file, although all bytes of its tensors are there",
                 .remedy = "the copy of --fix has them where they must be"},
                std::move(fault.mend));
 }

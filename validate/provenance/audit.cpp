@@ -160,7 +160,7 @@ class Audit {
       draw(i);
       const TokenId drawn = text.drawn().value_or(own);
       if (drawn != own)
-        note(i, fmt::format("the receipt has {}, drawn is {}", shown_token(tokenizer(), own),
+        note(i, fmt::format("the receipt has {}, sampled is {}", shown_token(tokenizer(), own),
                             shown_token(tokenizer(), drawn)));
       text.take(own);
       if (const Status done = text.advance(taken, 0); !done.ok()) note(i, done.error().to_string());
@@ -186,7 +186,8 @@ class Audit {
     if (terms_.options.grammar != nullptr) return {};
     const auto others = settings_that_draw(receipt_, rows, tokenizer(), terms_.style.get());
     if (others.empty()) return "; a token was changed, or more than one setting";
-    return fmt::format("; {} would draw those that were drawn again", fmt::join(others, " or "));
+    return fmt::format("; {} would give the tokens that were sampled again",
+                       fmt::join(others, " or "));
   }
 
   std::shared_ptr<const Model> model_;

@@ -37,7 +37,7 @@ Status check_receipt(const Receipt& receipt, std::size_t n_vocab) {
   }
   if (receipt.stop_reason == StopReason::kInterrupted && receipt.ids.empty()) {
     return Error{ErrorCode::kUnsupported, "stop_reason",
-                 "found \"interrupted\" without a token, need a text that began"};
+                 "found \"interrupted\" without a token, need at least one token"};
   }
   return Ok{};
 }

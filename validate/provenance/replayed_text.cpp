@@ -80,13 +80,13 @@ std::string ReplayedText::describe_logits(bool equal, bool drawn) const {
   std::string words = fmt::format("drawn from: found {}, need {}, the receipt's", hash_.hex(),
                                   receipt_.drawn_logits_sha256);
   if (drawn)
-    words += "; yet the settings draw its tokens: the hash or an id of the prompt is not the run's";
+    words += "; but the settings give its tokens: the hash or an id of the prompt is not the run's";
   return words;
 }
 
 std::string ReplayedText::describe_tokens(bool logits) const {
   if (!differs_) return fmt::format("{} drawn again", receipt_.ids.size());
-  const std::string place = fmt::format("token {}: the receipt has {}, drawn is {}", differs_->at,
+  const std::string place = fmt::format("token {}: the receipt has {}, sampled is {}", differs_->at,
                                         shown_token(tokenizer_, receipt_.ids[differs_->at]),
                                         shown_token(tokenizer_, differs_->drawn));
   if (!logits) return place + "; the logits are not the run's either: a token was changed";
@@ -94,7 +94,7 @@ std::string ReplayedText::describe_tokens(bool logits) const {
   const auto others = settings_that_draw(receipt_, kept_, tokenizer_, terms_.style.get());
   if (others.empty())
     return place + "; the logits are the run's: the seed is not, or more than one setting";
-  return fmt::format("{}; the logits are the run's: a setting is not; {} would draw its tokens",
+  return fmt::format("{}; the logits are the run's: a setting is not; {} would give its tokens",
                      place, fmt::join(others, " or "));
 }
 

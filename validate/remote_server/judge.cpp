@@ -44,7 +44,7 @@ class Judging : AnswerBench {
     if (!(plain.misfit() <= kNoiseFactor)) {
       LLM_RETURN_IF_ERROR(name_fault(right, plain));
     } else {
-      add("log-probabilities differ by rounding alone", true, figures(plain) + texts(plain));
+      add("log-probabilities differ only by rounding", true, figures(plain) + texts(plain));
     }
     show({{right.name, plain.kinds}}, "Differences from the exact reference");
     check_sampler(plain.misfit() <= kNoiseFactor);
@@ -56,7 +56,7 @@ class Judging : AnswerBench {
 
   void add(std::string name, bool passed, std::string detail) {
     if (!passed || outcome_.summary.empty()) {
-      outcome_.summary = passed ? "right: differs by rounding alone" : "wrong: " + name;
+      outcome_.summary = passed ? "right: differs only by rounding" : "wrong: " + name;
     }
     outcome_.checks.push_back({std::move(name), passed, std::move(detail)});
   }
@@ -71,7 +71,7 @@ class Judging : AnswerBench {
     }
     if (n == 0) return;
     const bool is_long = questions_[*first].kind == QuestionKind::kLong;
-    add(is_long ? "context too small: long prompts are refused" : "prompts are refused", false,
+    add(is_long ? "context too small: long prompts are rejected" : "prompts are rejected", false,
         fmt::format("{} of {}; {} prompt {}: {}", n, answers_.size(),
                     question_kind_name(questions_[*first].kind), *first + 1,
                     shown(answers_[*first].refusal)));
@@ -88,7 +88,8 @@ class Judging : AnswerBench {
       }
     }
     if (2 * unknown < n) return true;
-    add(n == 0 ? "no answer has a token" : "another model: its tokens are not this vocabulary's",
+    add(n == 0 ? "no answer has a token"
+               : "a different model: its tokens are not in this vocabulary",
         false, fmt::format("{} of {} reported tokens are unknown", unknown, n));
     return false;
   }
@@ -168,12 +169,12 @@ class Judging : AnswerBench {
     if (!is_named) return unexplained(plain);
     add(best->name, false,
         fmt::format(
-            "fits {:.2f} times the noise, the file as it says {:.2f} (limit {}), and better at "
-            "most positions ({:.1f} sigma){}; {}",
+            "differs by {:.2f} times the noise, the file as it is by {:.2f} (limit {}), and is "
+            "closer at most positions ({:.1f} sigma){}; {}",
             fit.misfit(), plain.misfit(), kNoiseFactor, lead,
             fit.misfit() <= kNoiseFactor
                 ? ""
-                : "; the nearest of what is tried, it does not explain all",
+                : "; the closest of the ways that were tried, but it does not explain everything",
             evidence(plain, &fit)));
   }
 
@@ -194,14 +195,13 @@ class Judging : AnswerBench {
           std::ranges::count_if(rows.lead, [](double lead) { return lead <= 0; }));
     }
     const std::string name =
-        is_only(QuestionKind::kChat) ? "chats alone: another chat template or system message"
-        : is_only(QuestionKind::kLong)
-            ? "long prompts alone: cut, or their positions treated otherwise"
+        is_only(QuestionKind::kChat)   ? "only chats: a different chat template or system message"
+        : is_only(QuestionKind::kLong) ? "only long prompts: truncated, or with different positions"
         : is_only(QuestionKind::kSpecial)
-            ? "prompts with special characters alone: another tokenizer"
-        : 2 * same < n       ? "other weights: another model, or an adapter"
+            ? "only prompts with special characters: a different tokenizer"
+        : 2 * same < n       ? "different weights: a different model, or an adapter"
         : !as_large_.empty() ? as_large_ + "or weights that are as much coarser"
-                             : "another quantization of the model (coarser weights)";
+                             : "a different quantization of the model (coarser weights)";
     add(name, false,
         fmt::format("{} of {} first tokens are the same; {}; no other way of serving fits clearly "
                     "better; {}",

@@ -48,7 +48,7 @@ std::optional<SamplerFault> find_sampler_fault(const Tokenizer& tokenizer,
   const std::string name = is_bias ? "sampler: a logit bias is at work"
                            : known > 0 && 20 * repeats >= 19 * known
                                ? "sampler: a penalty on repeated tokens is at work"
-                               : "sampler: temperature 0 is ignored, tokens are drawn";
+                               : "sampler: temperature 0 is ignored, tokens are sampled";
   return SamplerFault{
       name,
       fmt::format("{} of {} tokens are not the most likely ones by the server's own "

@@ -16,15 +16,16 @@ void add_templates(const Model& model, std::vector<ServingHypothesis>& ways) {
   for (const auto name : ChatStyle::built_in()) {
     const std::string text(ChatStyle::built_in_text(name));
     if (text == model.chat_template()) continue;
-    ways.push_back({.name = fmt::format("another chat template: {}", name), .template_text = text});
+    ways.push_back(
+        {.name = fmt::format("a different chat template: {}", name), .template_text = text});
   }
   ways.push_back({.name = "no chat template: the bare message", .template_text = ""});
-  ways.push_back({.name = "another chat template: roles as words",
+  ways.push_back({.name = "a different chat template: roles as words",
                   .template_text = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n"
                                    "{% endfor %}assistant:"});
   ways.push_back({.name = "chat template: nothing asks for the reply", .asks = false});
   for (const char* system : {"", "You are a helpful assistant.", "You are a helpful assistant"}) {
-    ways.push_back({.name = fmt::format("a system message of the server's: \"{}\"", system),
+    ways.push_back({.name = fmt::format("a system message added by the server: \"{}\"", system),
                     .system = system});
   }
 }

@@ -134,7 +134,7 @@ class LongCheck : private PathCheck {
   }
 
   Path truncations() const {
-    Path path{.name = "cut back to each length mod 16 and around 256, one token fed, then three",
+    Path path{.name = "truncated to each length mod 16 and around 256, then one token, then three",
               .executor = {.kv = plan_.kv},
               .feeds = {}};
     std::size_t at = 0;
@@ -178,8 +178,8 @@ class LongCheck : private PathCheck {
   void limits() {
     if (config_.context > tokens_.size())
       out_.not_covered.push_back(
-          fmt::format("{}: texts beyond {} positions (the context has {}; kernel attend by itself "
-                      "goes farther)",
+          fmt::format("{}: texts beyond {} positions (the context has {}; the check of kernel "
+                      "attend goes further)",
                       plan_.name, tokens_.size(), config_.context));
     if (n_layers_ < config_.n_layers)
       out_.not_covered.push_back(fmt::format("{}: layers {} .. {} on long texts", plan_.name,

@@ -103,7 +103,7 @@ class ModeCheck : private PathCheck {
 
   Status check_cut_back(std::size_t n) {
     Path cut = all_at_once(n);
-    cut.name = "cut back by half and fed anew";
+    cut.name = "truncated to half and evaluated again";
     const std::size_t end = cut.feeds[0].end;
     cut.feeds = {{.end = end / 2}, {.begin = end / 2, .end = end, .forgotten = end - end / 2}};
     if (end > 1) LLM_RETURN_IF_ERROR(check(model_, cut));

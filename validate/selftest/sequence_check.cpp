@@ -104,7 +104,7 @@ class SequenceCheck {
       LLM_RETURN_IF_ERROR(between->evaluate(end, LogitRows::kLast));
       LLM_TRY(const auto logits, sequence.evaluate(ids, LogitRows::kLast));
       if (difference.empty() && !std::ranges::equal(std::as_bytes(logits), std::as_bytes(expected)))
-        difference = fmt::format("{} differs from its run alone", which);
+        difference = fmt::format("{} differs from its separate run", which);
       return Ok{};
     };
     std::vector<std::unique_ptr<Sequence>> sequences;
@@ -124,7 +124,7 @@ class SequenceCheck {
     other.push_back(end[0]);
     LLM_TRY(const auto unlike, Executor::open(executor, {.share_prefix = true}));
     for (const auto& ids : {std::span(other).first(kPage), std::span(other).subspan(kPage)})
-      LLM_RETURN_IF_ERROR(feed_both(*unlike, "one whose last page alone is another's", ids));
+      LLM_RETURN_IF_ERROR(feed_both(*unlike, "one that shares only its last page", ids));
     return CheckResult{
         fmt::format("prompts of {} tokens whose pages are shared", n), difference.empty(),
         difference.empty() ? fmt::format("{} pages shared", executor->pool().pages_shared())
@@ -237,8 +237,8 @@ class SequenceCheck {
     const std::size_t i = first_unequal(segment.logits, expected);
     if (i == expected.size()) return {};
     return fmt::format(
-        "sequence {} differs from its run alone, first at position {}, token {}: {} and {}", index,
-        first + i / n_vocab, i % n_vocab, segment.logits[i], expected[i]);
+        "sequence {} differs from its separate run, first at position {}, token {}: {} and {}",
+        index, first + i / n_vocab, i % n_vocab, segment.logits[i], expected[i]);
   }
 
   const std::shared_ptr<const Model>& model_;

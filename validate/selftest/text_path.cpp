@@ -12,7 +12,7 @@ namespace {
 /// Runs of a path that differed, after the first, to see whether its bits change.
 constexpr int kRepeats = 2;
 constexpr const char* kChanging =
-    "; run again, the same path gives other bits: a race, or memory read before it is written";
+    "; run again, the same path gives different bits: a race, or memory read before it is written";
 
 /// The text with another token at each place from `begin` on.
 std::vector<TokenId> other_tokens(std::span<const TokenId> tokens, std::size_t begin, std::size_t n,

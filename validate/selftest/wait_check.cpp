@@ -115,12 +115,13 @@ class WaitCheck : private PathCheck {
       const auto [wrong, ignored] = std::ranges::mismatch(stored, right);
       if (wrong == stored.end()) continue;
       const auto layer = wrong - stored.begin();
-      if (layer == 0) return std::string("; by layer 0's keys and values it has happened");
+      if (layer == 0)
+        return std::string("; it happens before the keys and values of layer 0 are complete");
       return fmt::format(
-          "; it happens in layer {} behind its keys and values: attention, residual, feed-forward",
+          "; it happens in layer {} after its keys and values: attention, residual, feed-forward",
           layer - 1);
     }
-    return fmt::format("; it happens in layer {} behind its keys and values, or in the output",
+    return fmt::format("; it happens in layer {} after its keys and values, or in the output",
                        n_layers_ - 1);
   }
 

@@ -91,7 +91,8 @@ Value make_dict(Runtime& rt, const Args& args) {
   } else if (given[0]) {
     for (const Value& pair : rt.items_of(*given[0])) {
       const Values two = rt.items_of(pair);
-      if (two.size() != 2) return rt.wrong("found an item that is no pair, need one for a dict");
+      if (two.size() != 2)
+        return rt.wrong("found an item that is not a pair, need pairs for a dict");
       rt.add(made, two[0], two[1]);
     }
   }

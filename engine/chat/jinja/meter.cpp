@@ -44,7 +44,8 @@ void Meter::look() {
     exceed(fmt::format("found more than {} ms of work, need less", limits_.most_work.count()));
   if (std::chrono::steady_clock::now() - begin_ > limits_.most_time)
     exceed(fmt::format("found more than {} ms, need fewer", limits_.most_time.count()));
-  if (limits_.is_given_up && limits_.is_given_up()) exceed("found nobody who waits for the text");
+  if (limits_.is_given_up && limits_.is_given_up())
+    exceed("found that no client waits for the result");
 }
 
 void Meter::take(std::size_t bytes) {

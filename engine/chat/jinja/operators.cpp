@@ -39,7 +39,7 @@ Value whole(Runtime& rt, std::string_view op, Int a, Int b) {
 Value power(Runtime& rt, double x, double y) {
   constexpr double kMost = 64;
   if (y != std::floor(y) || std::abs(y) > kMost)
-    return rt.unsupported("a power of numbers that is no product");
+    return rt.unsupported("a power with this exponent");
   double product = 1;
   for (int i = 0; i < static_cast<int>(std::abs(y)); ++i) product *= x;
   if (y < 0 && product == 0) return rt.wrong("found a division by zero");

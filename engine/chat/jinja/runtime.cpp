@@ -104,7 +104,7 @@ Value Runtime::from_json(const OrderedJson& json, Tag tag, std::size_t depth) {
     for (const OrderedJson& item : json) items.push_back(from_json(item, tag, depth + 1));
     return list(std::move(items));
   }
-  if (!json.is_object()) return unsupported("JSON that is no value");
+  if (!json.is_object()) return unsupported("JSON of an unknown type");
   DictObject made;
   for (const auto& [key, value] : json.items()) {
     add(made, text(key, kContent), from_json(value, tag, depth + 1));
@@ -171,8 +171,8 @@ std::vector<const Value*> Runtime::bind(const Args& args,
   for (const auto& [name, value] : args.named) {
     const auto at = std::ranges::find(names, name);
     if (at == names.end()) {
-      wrong(fmt::format("found an argument {} of {}, which has none of that name", shown(name),
-                        what));
+      wrong(fmt::format("found an argument {} of {}, which has no argument of that name",
+                        shown(name), what));
       return bound;
     }
     bound[static_cast<std::size_t>(at - names.begin())] = &value;

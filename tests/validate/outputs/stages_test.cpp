@@ -76,7 +76,7 @@ TEST_CASE("what follows from a failing stage is undecided and says so", "[stages
   const StagesOutcome outcome = stages_of(changed(0, "l_out", all));
   CHECK(outcome.checks[1].verdict() == Verdict::kFail);
   REQUIRE(outcome.checks[2].verdict() == Verdict::kUndecided);
-  CHECK_THAT(outcome.checks[2].detail, Contains("may follow from stage 2"));
+  CHECK_THAT(outcome.checks[2].detail, Contains("may be caused by stage 2"));
 }
 
 TEST_CASE("stages that a reference has nothing for are not covered", "[stages]") {

@@ -47,7 +47,7 @@ std::vector<std::string> failed(const VerifyOutcome& o) {
   return names;
 }
 
-const std::vector<std::string> kForced = {"verify: fed its tokens, the reference's choices"};
+const std::vector<std::string> kForced = {"verify: given the reference's tokens, its choices"};
 
 }  // namespace
 
@@ -70,10 +70,12 @@ TEST_CASE("errors are held to their limits", "[verify]") {
   // Broken int8 products cannot hide behind the noise they make.
   o = outcome(VerifyGate::kStrict, {prompt("a", 12)});
   o.noise = error_of(3);
-  CHECK(failed(o) == std::vector<std::string>{"verify: int8 activations cost what they may"});
+  CHECK(failed(o) ==
+        std::vector<std::string>{"verify: the error of int8 activations is within its limit"});
   o = outcome(VerifyGate::kStrict, {prompt("a", 10)});
   o.noise = error_of(std::numeric_limits<float>::quiet_NaN());
-  CHECK(failed(o) == std::vector<std::string>{"verify: int8 activations cost what they may"});
+  CHECK(failed(o) ==
+        std::vector<std::string>{"verify: the error of int8 activations is within its limit"});
   o = outcome(VerifyGate::kStrict, {prompt("a", 10)});
   o.text_problems = {"a differs at token 3"};
   CHECK(failed(o) == std::vector<std::string>{"verify: prompts give the reference's ids"});
@@ -92,7 +94,8 @@ TEST_CASE("another quantization may leave the top in 1 % of the steps", "[verify
   o.prompts.back() = prompt("y", 10);
   o.prompts[0] = prompt("x", 99);
   o.prompts[1] = prompt("z", 99);
-  REQUIRE(failed(o) == std::vector<std::string>{"verify: fed its tokens, choices in both top 3"});
+  REQUIRE(failed(o) ==
+          std::vector<std::string>{"verify: given the reference's tokens, choices in both top 3"});
   CHECK_THAT(verify_checks(o).back().detail,
              Contains("1 of 100 equal, 2 outside, 1 allowed") && Contains(": x, z"));
   o.prompts.push_back(prompt("w", 10));  // 101 steps: two

@@ -188,7 +188,7 @@ TEST_CASE("texts with one row in a hundred altered are found", "[receipt][audit]
   CHECK(fault_of(model, maker.receipt, challenge, maker.open(challenge)) == "");
 }
 
-TEST_CASE("a row of which one bit was altered is named", "[receipt][audit]") {
+TEST_CASE("a row with one changed bit is named", "[receipt][audit]") {
   const std::string architecture = GENERATE("llama", "gpt-oss", "gemma3");
   CAPTURE(architecture);
   const auto model = loaded(TinyGguf::llama({.n_layers = 2, .architecture = architecture}));
@@ -233,7 +233,7 @@ TEST_CASE("another model's rows are nearly all wrong", "[receipt][audit]") {
   CHECK(wrong > asked / 2);
 }
 
-TEST_CASE("what was changed in a receipt is named by its audit", "[receipt][audit]") {
+TEST_CASE("a change in a receipt is named by its audit", "[receipt][audit]") {
   const auto model = loaded(TinyGguf::llama({.n_layers = 2}));
   const Receipt honest = receipt_of(model, 30);
   struct Changed {
@@ -246,7 +246,7 @@ TEST_CASE("what was changed in a receipt is named by its audit", "[receipt][audi
            {"last token", [](Receipt& r) { r.ids.back() ^= 1; }, "it is not of ids[29], "},
            {"prompt id", [](Receipt& r) { r.prompt_ids[1] ^= 1; }, "token 1: the text gives"},
            {"prompt", [](Receipt& r) { r.prompt = "the cat"; }, "the prompt's text gives its ids"},
-           {"seed", [](Receipt& r) { r.sampler.seed = 6; }, "seed 7 would draw"},
+           {"seed", [](Receipt& r) { r.sampler.seed = 6; }, "seed 7 would give"},
            {"temperature", [](Receipt& r) { r.sampler.temperature = 0; }, "temperature"},
            {"sequence", [](Receipt& r) { r.sequence = 1; }, "tokens: token "},
            {"kv", [](Receipt& r) { r.kv = KvType::kF32; }, "kv f16 and compute int8 would give"},
@@ -268,7 +268,7 @@ TEST_CASE("what was changed in a receipt is named by its audit", "[receipt][audi
              Contains("kv f16 and compute int8 would give"));
 }
 
-TEST_CASE("no damaged opening passes, and what is wrong is named", "[receipt][audit]") {
+TEST_CASE("no damaged opening passes, and the error is named", "[receipt][audit]") {
   const auto model = loaded(TinyGguf::llama());
   const Receipt receipt = receipt_of(model, 12);
   const Challenge challenge{.text = "x", .rows = 20, .draws = 2};

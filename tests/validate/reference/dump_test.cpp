@@ -145,7 +145,7 @@ TEST_CASE("a recorder refuses a pass that is not whole", "[dump]") {
   refused("nothing was evaluated", [](Recorder&) {});
 }
 
-TEST_CASE("a dump that breaks the format is refused by key", "[dump][bad_input]") {
+TEST_CASE("a dump that breaks the format is rejected by key", "[dump][bad_input]") {
   const auto refused = [](const std::string& words, auto spoil,
                           ErrorCode code = ErrorCode::kMalformed) {
     RawDump raw;
@@ -172,7 +172,7 @@ TEST_CASE("a dump that breaks the format is refused by key", "[dump][bad_input]"
   refused("s0002/L000/q", [](RawDump& raw) { raw.taps.push_back({"s0002/L000/q", {1, 4}}); });
 }
 
-TEST_CASE("a tap whose shape does not fit its step is refused", "[dump][bad_input]") {
+TEST_CASE("a tap whose shape does not fit its step is rejected", "[dump][bad_input]") {
   RawDump raw;
   const auto shape =
       GENERATE(values<std::vector<std::uint64_t>>({{2, 4}, {1}, {1, 0}, {1, 5}, {1, 2, 2}, {}}));

@@ -53,7 +53,7 @@ TEST_CASE("scalars, vectors and empty arrays have their sizes", "[npy]") {
   CHECK(parse(header(dictionary("(3,)", "'<f2'"), 3))->data_bytes == 6);
 }
 
-TEST_CASE("a bad NPY header is refused with its field", "[npy][bad_input]") {
+TEST_CASE("a bad NPY header is rejected with its field", "[npy][bad_input]") {
   const auto bad = GENERATE(values<BadHeader>({
       {"\x93NUMPX" + header(dictionary("(3,)")).substr(6), "magic"},
       {header(dictionary("(3,)"), 4), "version: found 4.0"},

@@ -98,7 +98,7 @@ TEST_CASE("a member's name is a key and never a path", "[npz][bad_input]") {
   CHECK(!reader.contains("notes.txt"));
 }
 
-TEST_CASE("archives that are valid but not for us are refused by name", "[npz][bad_input]") {
+TEST_CASE("archives that are valid but not supported are rejected by name", "[npz][bad_input]") {
   const auto [name, code, words] = GENERATE(table<std::string, ErrorCode, std::string>({
       {"bzip2.npz", ErrorCode::kUnsupported, "a.npy"},
       {"bzip2.npz", ErrorCode::kUnsupported, "method 12 (bzip2)"},
@@ -115,7 +115,7 @@ TEST_CASE("archives that are valid but not for us are refused by name", "[npz][b
   must_fail(read_all(golden(name)), code, {words, golden(name)});
 }
 
-TEST_CASE("a patched field is refused with its name", "[npz][bad_input]") {
+TEST_CASE("a changed field is rejected with its name", "[npz][bad_input]") {
   const Bytes clean = read_bytes(golden("savez_compressed.npz"));
   const ScratchDirectory folder;
   const auto refused = [&](const std::string& words, const std::function<void(Bytes&)>& damage,
@@ -175,7 +175,7 @@ TEST_CASE("a patched field is refused with its name", "[npz][bad_input]") {
   refused("end of central directory", [](Bytes& b) { b.resize(b.size() + 3); });
 }
 
-TEST_CASE("a size that lies in every place is caught while unpacking", "[npz][bad_input]") {
+TEST_CASE("a size that is wrong in every place is found while unpacking", "[npz][bad_input]") {
   // f4 of (3, 4): 128 + 48 bytes. NumPy's local header carries its sizes in a zip64 field, after
   // 30 bytes and the name "f4.npy": id, length, uncompressed, compressed.
   const ScratchDirectory folder;

@@ -63,7 +63,7 @@ HttpAnswer busy_answer() {
 }
 
 HttpAnswer failed_answer() {
-  return error_answer(500, "the server failed at this request; its log says more");
+  return error_answer(500, "internal error of the server; see its log");
 }
 
 void fail_exchange(HttpExchange& exchange, const std::exception& what) noexcept {
@@ -144,10 +144,11 @@ void Answer::start() {
   });
   const auto submission = model_->service->submit(jobs());
   if (submission.admission == Admission::kTooLong) {
-    return fail(
-        error_answer({.code = ErrorCode::kResource,
-                      .field = "prompt",
-                      .message = "found more tokens, with the new ones, than all KV pages hold"}));
+    return fail(error_answer(
+        {.code = ErrorCode::kResource,
+         .field = "prompt",
+         .message =
+             "found more tokens, with the generated ones, than fit into all KV cache pages"}));
   }
   if (submission.admission == Admission::kQueueFull) {
     exchange_->answer(busy_answer());

@@ -51,13 +51,13 @@ Result<AnswerRequest> request_of(const RequestBody& body, const ServedModel& ser
   for (const auto& [name, wanted] :
        {std::pair("logits_hash", body.logits_hash), std::pair("receipt", body.receipt)}) {
     if (wanted && body.stream)
-      return wrong_field(name, "true with stream", "an answer that is not streamed");
+      return wrong_field(name, "true with stream", "a response that is not streamed");
   }
   if (body.has_stream_options && !body.stream)
     return wrong_field("stream_options", "it without stream", "stream as well");
   if (body.options.ignore_eos && !body.structure.empty())
     return wrong_field("ignore_eos", "true with " + body.structure.front().path,
-                       "false: the text ends where it is whole");
+                       "false: structured output ends when it is complete");
   AnswerRequest request;
   request.n = body.n;
   request.options = body.options;
@@ -80,7 +80,7 @@ Status check_choices(std::size_t n_prompts, std::size_t n, const ServedModel& se
                      const std::string& field) {
   if (n_prompts * n <= served.most_texts) return Ok{};
   return wrong_field(n_prompts > served.most_texts ? field : "n",
-                     fmt::format("{} texts to generate", n_prompts * n),
+                     fmt::format("{} outputs to generate", n_prompts * n),
                      fmt::format("at most {}", served.most_texts));
 }
 
@@ -126,7 +126,7 @@ Result<AnswerRequest> parse_completion(const OrderedJson& json, const ServedMode
   LLM_RETURN_IF_ERROR(completion_fields(&served, body).read(json));
   LLM_TRY(AnswerRequest request, request_of(body, served));
   if (body.echo && body.options.logprobs && body.stream)
-    return wrong_field("echo", "true with logprobs and stream", "an answer that is not streamed");
+    return wrong_field("echo", "true with logprobs and stream", "a response that is not streamed");
   if (body.echo && !body.suffix.empty())
     return wrong_field("echo", "true with suffix", "one of them");
   LLM_RETURN_IF_ERROR(check_choices(count_prompts(*body.prompt), request.n, served));

@@ -55,11 +55,11 @@ JsonSchema describe(const Operation& operation, JsonSchema responses) {
   }
   JsonSchema json = {{"operationId", operation.id}, {"summary", operation.summary}};
   if (operation.asks_model) {
-    json["parameters"] =
-        JsonSchema::array({{{"name", "model"},
-                            {"in", "query"},
-                            {"description", "A name of /v1/models; without it, the first."},
-                            {"schema", {{"type", "string"}}}}});
+    json["parameters"] = JsonSchema::array(
+        {{{"name", "model"},
+          {"in", "query"},
+          {"description", "Name of a model from /v1/models; the default is the first one."},
+          {"schema", {{"type", "string"}}}}});
   }
   if (!operation.needs_key) json["security"] = JsonSchema::array();
   if (operation.body.name != nullptr) {
@@ -75,7 +75,7 @@ JsonSchema describe(const Operation& operation, JsonSchema responses) {
 JsonSchema describe_options() {
   JsonSchema responses = {{"204", reference("responses", "Allowed")}};
   add_common_errors(responses);
-  return {{"summary", "What may be asked here"},
+  return {{"summary", "The methods of this path"},
           {"security", JsonSchema::array()},
           {"responses", std::move(responses)}};
 }

@@ -72,15 +72,14 @@ Status ReceiptLogFile::go_on() {
     LLM_RETURN_IF_ERROR(file.check_unchanged("log"));
     if (!head.ok()) {
       Error error = std::move(head).error();
-      error.hint = "this is the last line; move the file away to begin another log";
+      error.hint = "this is the last line; move the file to start a new log";
       return error;
     }
     head_ = std::move(head).value();
   }
   if (whole.size() < all.size()) {
-    spdlog::warn(
-        "{}: line {}: found {} bytes without a line break, which a crash has left; cut off", path_,
-        head_.n_lines + 1, all.size() - whole.size());
+    spdlog::warn("{}: line {}: found {} bytes without a line break after a crash; removed", path_,
+                 head_.n_lines + 1, all.size() - whole.size());
     LLM_RETURN_IF_ERROR(cut());
   }
   spdlog::info("{}: {} lines, head {}", path_, head_.n_lines, head_.sha256);
@@ -132,16 +131,16 @@ bool ReceiptLogFile::log_one(const std::function<Receipt()>& make) noexcept {
     if (is_logged && fails_) spdlog::info("{}: receipts are written again", path_);
     fails_ = !is_logged;
   } catch (const std::exception&) {  // memory: this one is lost, the next may not be
-    write_error("llmserve", "a receipt is lost: found memory refused, need more of it");
+    write_error("llmserve", "a receipt is lost: an allocation failed, need more memory");
   }
   return is_logged;
 }
 
 void ReceiptLogFile::tell_of_sync() const noexcept {
   try {
-    spdlog::error("receipts may not last: {}", refused().to_string());
+    spdlog::error("receipts may be lost in a crash: {}", refused().to_string());
   } catch (const std::exception&) {
-    write_error("llmserve", "receipts may not last: found a sync refused, and memory");
+    write_error("llmserve", "receipts may be lost in a crash: a sync and an allocation failed");
   }
 }
 
@@ -150,7 +149,7 @@ Status ReceiptLogFile::check_place() const {
   struct stat held {};
   if (::stat(path_.c_str(), &named) != 0 || ::fstat(descriptor_, &held) != 0) return refused();
   if (named.st_dev == held.st_dev && named.st_ino == held.st_ino) return Ok{};
-  return in_file(Error{ErrorCode::kIo, "", "found another file, need the one that was opened"},
+  return in_file(Error{ErrorCode::kIo, "", "found a different file, need the one that was opened"},
                  path_);
 }
 

@@ -13,8 +13,7 @@ namespace {
 
 constexpr std::int64_t kMostLogprobs = 20;
 constexpr std::int64_t kMostChoices = 128;
-constexpr std::string_view kSpecialText =
-    "Spellings of special tokens in the text become those tokens.";
+constexpr std::string_view kSpecialText = "Parse special tokens in the text.";
 
 JsonSchema ids_schema(bool filled) {
   return array_of({{"type", "integer"}, {"minimum", 0}}, filled);
@@ -29,7 +28,7 @@ void finish(JsonFields& fields, RequestBody& body, BodyKind kind) {
 }
 
 void add_choices(JsonFields& fields, RequestBody& body) {
-  fields.integer("n", &body.n, 1, kMostChoices, "Choices of each prompt.");
+  fields.integer("n", &body.n, 1, kMostChoices, "Number of choices for each prompt.");
   fields.flag("receipt", &body.receipt,
               "Each choice gets a receipt for llmcheck --replay; not with stream.");
 }
@@ -90,8 +89,9 @@ JsonFields completion_fields(const ServedModel* served, RequestBody& body) {
   fields.value("prompt", prompts_schema(), JsonFields::keep(&body.prompt))
       .needed(std::string(kPromptNeed));
   fields.text("suffix", &body.suffix,
-              "The text after the one to be generated; needs a vocabulary with tokens for it.");
-  fields.flag("echo", &body.echo, "The choice begins with the prompt.");
+              "The text that follows the generated text; needs a vocabulary with "
+              "fill-in-the-middle tokens.");
+  fields.flag("echo", &body.echo, "The response begins with the prompt.");
   fields.flag("parse_special", &body.parse_special, kSpecialText);
   fields.integer("logprobs", &body.options.logprobs, 0, kMostLogprobs,
                  "Log probabilities, with this many most likely tokens.");
@@ -115,9 +115,9 @@ JsonFields chat_fields(const ServedModel* served, RequestBody& body) {
   add_thoughts(fields, body);
   add_logprobs(fields, body);
   add_most_tokens(fields, "max_completion_tokens", &body.max_completion_tokens,
-                  "As max_tokens; the smaller one counts.");
+                  "The same as max_tokens; if both are given, the smaller one is used.");
   fields.flag("continue_final_message", &body.continue_final,
-              "The last message is the assistant's, and the answer continues it.");
+              "Continue the last message, which must be the assistant's.");
   fields.flag("add_generation_prompt", &body.add_generation_prompt,
               "False only with continue_final_message.");
   add_choices(fields, body);
@@ -136,7 +136,8 @@ JsonFields responses_fields(const ServedModel*, RequestBody& body) {
   fields.text("instructions", &body.instructions, "The system message.");
   add_calls(fields, body, /*is_flat=*/true);
   add_thoughts(fields, body);
-  add_most_tokens(fields, "max_output_tokens", &body.max_tokens, "Reduced to what fits.");
+  add_most_tokens(fields, "max_output_tokens", &body.max_tokens,
+                  "Maximum number of tokens; reduced to what fits into the context.");
   add_model(fields);
   add_sampling(fields, body);
   fields.flag("stream", &body.stream, "Send server-sent events.");
@@ -150,7 +151,7 @@ JsonFields responses_fields(const ServedModel*, RequestBody& body) {
 static void add_anthropic(JsonFields& fields, RequestBody& body) {
   add_chat(
       fields, body, "messages", array_of({{"type", "object"}}, true), read_anthropic_messages,
-      "The conversation so far; if the last message is the assistant's, the answer continues it.")
+      "The conversation so far; if the last message is the assistant's, the reply continues it.")
       .needed("an array of messages");
   add_chat(fields, body, "system",
            {{"oneOf", JsonSchema::array({{{"type", "string"}}, array_of({{"type", "object"}})})}},
@@ -165,7 +166,8 @@ static void add_anthropic(JsonFields& fields, RequestBody& body) {
 JsonFields messages_fields(const ServedModel*, RequestBody& body) {
   JsonFields fields;
   add_anthropic(fields, body);
-  add_most_tokens(fields, "max_tokens", &body.max_tokens, "Reduced to what fits.");
+  add_most_tokens(fields, "max_tokens", &body.max_tokens,
+                  "Maximum number of tokens; reduced to what fits into the context.");
   add_sampling(fields, body);
   add_stop_sequences(fields, body);
   JsonFields::Field& config = add_nested_format(fields, "output_config", body.structure);
@@ -190,7 +192,8 @@ JsonFields count_fields(const ServedModel*, RequestBody& body) {
 JsonFields ollama_options(RequestBody& body) {
   JsonFields options;
   add_sampling(options, body);
-  add_most_tokens(options, "num_predict", &body.max_tokens, "Below 0: all that fits.");
+  add_most_tokens(options, "num_predict", &body.max_tokens,
+                  "Maximum number of tokens; below 0: all that fit into the context.");
   add_stops(options, body);
   finish(options, body, kOllamaOptions);
   return options;
@@ -206,7 +209,7 @@ static void add_ollama(JsonFields& fields, RequestBody& body) {
   fields.object("options", ollama_options(body), "Sampling.");
   add_ollama_format(fields, body.structure);
   add_thoughts(fields, body);
-  fields.flag("stream", &body.stream, "Lines of JSON; the default is true.");
+  fields.flag("stream", &body.stream, "Stream the response as lines of JSON; the default is true.");
   add_logprobs(fields, body);
 }
 
@@ -225,7 +228,7 @@ JsonFields ollama_text_fields(const ServedModel*, RequestBody& body) {
   fields.text("prompt", &body.more, "The user's message; an empty one loads the model.");
   fields.text("system", &body.instructions, "The system message.");
   fields.flag("raw", &body.is_raw, "The prompt is continued, without a chat template.");
-  fields.text("suffix", &body.suffix, "The text after the one to be generated.");
+  fields.text("suffix", &body.suffix, "The text that follows the generated text.");
   add_ollama(fields, body);
   finish(fields, body, kOllamaTextBody);
   return fields;

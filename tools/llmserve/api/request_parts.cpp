@@ -100,7 +100,7 @@ void add_stops_as(JsonFields& fields, RequestBody& body, std::string name, JsonS
       [&body](const OrderedJson& value, const std::string& path) {
         return read_stops(value, path, body.options.stop);
       },
-      "The output ends before the first of them.");
+      "Stop strings: the output ends before the first of them.");
 }
 
 /// -1 is off as well: transformers' and vLLM's word for it.
@@ -129,7 +129,8 @@ void add_biases(JsonFields& fields, const ServedModel* served, RequestBody& body
       [served, &body](const OrderedJson& value, const std::string& path) {
         return read_logit_bias(value, path, served->tokenizer(), body.options);
       },
-      "Token ids with numbers that are added to their logits before everything else.");
+      "Object from token ids to numbers that are added to their logits before any other step of "
+      "sampling.");
 }
 
 }  // namespace
@@ -186,7 +187,7 @@ void add_model(JsonFields& fields) {
   fields.value(
       "model", {{"type", "string"}},
       [](const OrderedJson&, const std::string&) -> Status { return Ok{}; },
-      "A name of /v1/models; without it, the first.");
+      "Name of a model from /v1/models; the default is the first one.");
 }
 
 void add_tools(JsonFields& fields, RequestBody& body, bool is_flat) {
@@ -204,7 +205,7 @@ void add_calls(JsonFields& fields, RequestBody& body, bool is_flat) {
            {{"oneOf",
              JsonSchema::array({{{"enum", {"auto", "none", "required"}}}, {{"type", "object"}}})}},
            read_tool_choice);
-  fields.flag("parallel_tool_calls", &body.chat.parallel_calls, "More than one call in a reply.");
+  fields.flag("parallel_tool_calls", &body.chat.parallel_calls, "Allow several calls in a reply.");
   add_chat(fields, body, "chat_template_kwargs", {{"type", "object"}}, read_variables,
            "Variables for the chat template, such as enable_thinking.");
 }
@@ -244,8 +245,9 @@ void add_common(JsonFields& fields, const ServedModel* served, RequestBody& body
   add_stops(fields, body);
   add_biases(fields, served, body);
   add_structure(fields, body.structure);
-  add_most_tokens(fields, "max_tokens", &body.max_tokens,
-                  "Most tokens of each choice; reduced to what fits.");
+  add_most_tokens(
+      fields, "max_tokens", &body.max_tokens,
+      "Maximum number of tokens of each choice; reduced to what fits into the context.");
   fields.flag("stream", &body.stream, "Send server-sent events.");
   JsonFields options;
   options.flag("include_usage", &body.include_usage);
@@ -257,7 +259,7 @@ void add_common(JsonFields& fields, const ServedModel* served, RequestBody& body
         body.has_stream_options = true;
         return options.read(value, path + ".");
       });
-  fields.flag("timings_per_token", &body.timings, "The answer has llama-server's timings.");
+  fields.flag("timings_per_token", &body.timings, "Add llama-server's timings to the response.");
   fields.flag("logits_hash", &body.logits_hash,
               "Adds the header x-logits-sha256; not with stream.");
 }

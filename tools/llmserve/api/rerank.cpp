@@ -32,10 +32,10 @@ Result<TokenId> token_of(const Tokenizer& tokenizer, const std::string& word) {
   const auto ids =
       tokenizer.encode(word, {.add_bos = false, .add_eos = false, .add_space_prefix = false});
   if (ids.size() == 1) return ids[0];
-  return usage_error("query",
-                     fmt::format("found a vocabulary in which \"{}\" is no token, need one "
-                                 "of a reranker",
-                                 word));
+  return usage_error(
+      "query",
+      fmt::format("found a vocabulary in which \"{}\" is not a token, need that of a reranker",
+                  word));
 }
 
 class RerankWriter : public AnswerWriter {
@@ -127,9 +127,10 @@ JsonFields rerank_fields(const ServedModel*, RequestBody& body) {
       },
       "Texts, or objects with a text.");
   fields.spelling("texts", "documents");
-  fields.integer("top_n", &body.top_n, 1, INT32_MAX, "Return only this many of the best ones.");
-  fields.flag("return_documents", &body.returns_documents, "The results include the texts.");
-  fields.text("instruction", &body.instructions, "For rerankers that use one: the task.");
+  fields.integer("top_n", &body.top_n, 1, INT32_MAX, "Number of best results to return.");
+  fields.flag("return_documents", &body.returns_documents, "Include the texts in the results.");
+  fields.text("instruction", &body.instructions,
+              "The task, for rerankers that use an instruction.");
   fields.spelling("instruct", "instruction");
   add_foreign_fields(fields, kRerankBody);
   fields.tolerate(&body.chat.notes, effective_fields);

@@ -89,7 +89,7 @@ void add_structure(JsonFields& fields, std::vector<StructureField>& wanted) {
       [&wanted](const OrderedJson& value, const std::string& path) {
         return read_format(value, path, wanted);
       },
-      "Form of the output: a JSON object, or a document of a schema; enforced, on one line.");
+      "Structured output: a JSON object, or JSON that matches a schema; enforced, on one line.");
   fields.value(
       "json_schema", {{"type", "object"}},
       [&wanted](const OrderedJson& value, const std::string& path) -> Status {
@@ -97,7 +97,7 @@ void add_structure(JsonFields& fields, std::vector<StructureField>& wanted) {
         if (!value.empty()) wanted.push_back({path, {GrammarKind::kJsonSchema, json_text(value)}});
         return Ok{};
       },
-      "The output is a document of this schema, the same as in response_format.");
+      "The output matches this JSON schema, as with response_format.");
   fields.value("grammar", {{"type", "string"}}, keep_text(GrammarKind::kEbnf, wanted),
                "The output matches the rule root of this EBNF grammar.");
   fields.value("regex", {{"type", "string"}}, keep_text(GrammarKind::kRegex, wanted),
@@ -114,7 +114,7 @@ JsonFields::Field& add_nested_format(JsonFields& fields, std::string name,
         const OrderedJson format = value.value("format", OrderedJson());
         return format.is_null() ? Status(Ok{}) : read_flat_format(format, path + ".format", wanted);
       },
-      "Form of the output: its format has a type and a schema.");
+      "Structured output: its format has a type and a schema.");
 }
 
 JsonFields::Field& add_ollama_format(JsonFields& fields, std::vector<StructureField>& wanted) {
@@ -130,7 +130,7 @@ JsonFields::Field& add_ollama_format(JsonFields& fields, std::vector<StructureFi
                            is_any ? "" : json_text(value)}});
         return Ok{};
       },
-      "Form of the output: a JSON object, or a document of a schema; enforced.");
+      "Structured output: a JSON object, or JSON that matches a schema; enforced.");
 }
 
 Result<std::shared_ptr<const Grammar>> compile_structure(const std::vector<StructureField>& wanted,

@@ -101,7 +101,7 @@ Result<OrderedJson> enforced(const OrderedJson& function, bool is_strict, const 
                              std::vector<std::string>& dropped) {
   const std::size_t bytes = json_text(function["parameters"]).size();
   if (bytes > left.bytes)
-    return wrong_field("tools", "longer schemas of functions that must be kept to",
+    return wrong_field("tools", "longer schemas of enforced functions",
                        fmt::format("at most {} bytes in all", Grammar::kMostBytes));
   left.bytes -= bytes;
   OrderedJson schema = function["parameters"];
@@ -141,8 +141,8 @@ Result<CallGrammar> call_grammar(const ReplyFormat& given, const RequestedChat& 
   const bool is_marked = format.call != Call::kNone && !format.is_bare() && !format.begin.empty();
   if (!is_forced && !(has_strict && is_marked)) return CallGrammar();
   if (format.call == Call::kNone) {
-    return wrong_field("tool_choice", "a call that must be made",
-                       "auto or none: this model's template writes calls in no form that is known");
+    return wrong_field("tool_choice", "a required call",
+                       "auto or none: the format of calls in this model's template is not known");
   }
   CallTags tags{.tags = {}, .free_text = !is_forced};
   const bool has_headers = !is_forced && format.call == Call::kChannels;

@@ -52,8 +52,9 @@ void give_to_user(OrderedJson& messages, std::size_t kept, RequestNotes& notes) 
   for (std::size_t i = 0; i < messages.size(); ++i) {
     OrderedJson& message = messages[i];
     if (i >= kept && is_of(message, "system")) {
-      notes.change(fmt::format("messages[{}].role", i),
-                   "a system message that the template does not take there; said by the user");
+      notes.change(
+          fmt::format("messages[{}].role", i),
+          "a system message that the template does not support there; added to a user message");
       const bool next_is_users = i + 1 < messages.size() && (is_of(messages[i + 1], "user") ||
                                                              is_of(messages[i + 1], "system"));
       const bool last_is_users = before.empty() && !placed.empty() && is_of(placed.back(), "user");

@@ -53,8 +53,8 @@ Result<std::string> type_of(const OrderedJson& object, const std::string& path) 
 std::string unreadable(std::string_view what, const std::string& path, const TextPlace& place) {
   if (place.role == "user" && !place.chat.unread)
     place.chat.unread =
-        wrong_field(path, fmt::format("an {}", what), "text: models here read nothing else");
-  place.chat.notes.change(path, "told as text: models here read text only");
+        wrong_field(path, fmt::format("an {}", what), "text: no other content is supported");
+  place.chat.notes.change(path, "replaced by a note: only text models are supported");
   return fmt::format("[{}: this model reads text only]", what);
 }
 

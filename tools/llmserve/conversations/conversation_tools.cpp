@@ -46,7 +46,7 @@ Status add_text_tool(const OrderedJson& tool, const std::string& name_space,
     const OrderedJson grammar = format.value("grammar", format);
     const OrderedJson definition =
         grammar.is_object() ? member_at(grammar, "definition") : OrderedJson();
-    chat.notes.change(path + ".format", "told to the model, not enforced");
+    chat.notes.change(path + ".format", "described to the model, not enforced");
     if (definition.is_string() && definition.get_ref<const std::string&>().size() <= kMostGrammar)
       function["description"] = fmt::format(
           "{}\n\nThe input is a text of this grammar:\n{}",

@@ -173,7 +173,7 @@ void JsonFields::ignored(std::initializer_list<const char*> names) {
     value(
         name, JsonSchema::object(),
         [](const OrderedJson&, const std::string&) -> Status { return Ok{}; },
-        "Taken without effect.")
+        "Accepted without effect.")
         .effect = Effect::kIgnored;
   }
 }
@@ -216,7 +216,7 @@ Status JsonFields::read(const OrderedJson& object, const std::string& path) cons
       const OrderedJson* same = given(field.other);
       if (same != nullptr && *same != *value)
         return wrong_field(path + field.name, shown_json(*value),
-                           fmt::format("{}, as {} says, of which it is another name",
+                           fmt::format("{}, the same as {}, because both are names of one field",
                                        shown_json(*same), field.other));
       spelled.insert(field.other);
     }

@@ -17,7 +17,7 @@ class RequestNotes {
   };
 
   /// Of no effect on the answer. @param field  as a client spells it: any bytes
-  void ignore(std::string_view field, std::string_view what = "taken without effect");
+  void ignore(std::string_view field, std::string_view what = "accepted without effect");
   /// Of effect, but not as it stands there.
   void change(std::string_view field, std::string_view what);
 

@@ -25,7 +25,7 @@ constexpr std::chrono::milliseconds kTick{100};
 HttpHandlers guarded(HttpHandlers handlers) {
   const auto failed = [fault = handlers.fault, error = handlers.error](const std::exception& what) {
     fault(what.what());
-    return error(500, "the server failed at this request; its log says more");
+    return error(500, "internal error of the server; see its log");
   };
   HttpHandlers kept = handlers;
   kept.refuse = [refuse = std::move(handlers.refuse),

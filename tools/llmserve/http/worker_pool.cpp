@@ -40,7 +40,7 @@ Status WorkerPool::step_aside() {
 
 Status WorkerPool::wait_aside(Current& current, std::unique_lock<std::mutex>& lock) {
   if (n_waiting_aside_ == kMostWaitingAside)
-    return Error{ErrorCode::kResource, "threads", "found too many long compilations before it"};
+    return Error{ErrorCode::kResource, "threads", "found too many long compilations in the queue"};
   leave(current);
   // Those that are there go on where another one is refused.
   if (!stopped_ && ready_.size() > n_idle_) (void)add_thread();

@@ -40,7 +40,7 @@ Result<T> guarded(const std::function<Result<T>()>& work) {
   try {
     return work();
   } catch (const std::bad_alloc&) {
-    return Error{ErrorCode::kResource, "memory", "found an allocation refused, need more of it"};
+    return Error{ErrorCode::kResource, "memory", "an allocation failed, need more memory"};
   } catch (const std::exception& what) {
     return Error{ErrorCode::kResource, "threads", what.what()};
   }
@@ -180,7 +180,8 @@ void ModelManager::refuse_late_requests() {
   }
   tell_all(late, [](const auto& one) {
     one.first.refused(error_answer(
-        503, fmt::format("no room for the model {}: those in use fill --memory", one.second->id()),
+        503,
+        fmt::format("no memory for the model {}: models in use fill --memory", one.second->id()),
         "model_not_loaded", {{"Retry-After", "1"}}));
   });
 }
@@ -188,7 +189,7 @@ void ModelManager::refuse_late_requests() {
 void ModelManager::proceed() {
   if (load_lost_) {
     if (loading_.joinable()) loading_.join();
-    fail(*loads_, {ErrorCode::kResource, "memory", "found an allocation refused, need more of it"});
+    fail(*loads_, {ErrorCode::kResource, "memory", "an allocation failed, need more memory"});
     load_lost_ = false;  // where fail() has no memory, the next call tries again
   }
   if (loading_.joinable() || unload_retired()) return;

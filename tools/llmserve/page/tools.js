@@ -43,7 +43,7 @@ const Tools = (() => {
     }
     const result = expression();
     if (at < tokens.length) throw new Error(`found ${tokens[at]}, need an operator`);
-    if (!Number.isFinite(result)) throw new Error("the result is no number");
+    if (!Number.isFinite(result)) throw new Error("the result is not a number");
     return result;
   }
 

@@ -269,14 +269,14 @@ Status check_replaces(const FrozenTexts& made, const FrozenTexts& old) {
   for (const CaseText& text : made.cases) {
     const auto found = std::ranges::find(old.cases, text.name, &CaseText::name);
     if (found == old.cases.end() || *found == text) continue;
-    return Error{.code = ErrorCode::kIntegrity,
-                 .field = "contract_version",
-                 .message = fmt::format(
-                     "found {}, under which \"{}\" is frozen with other results ({}), need a "
-                     "higher one",
-                     made.contract_version, text.name,
-                     text_difference(text, *found, [](TokenId id) { return std::to_string(id); })),
-                 .hint = "a change of bits raises contract::kContractVersion (docs/numerics.md)"};
+    return Error{
+        .code = ErrorCode::kIntegrity,
+        .field = "contract_version",
+        .message = fmt::format(
+            "found {}, under which \"{}\" is stored with different results ({}), need a higher one",
+            made.contract_version, text.name,
+            text_difference(text, *found, [](TokenId id) { return std::to_string(id); })),
+        .hint = "if results change, increase contract::kContractVersion first (docs/numerics.md)"};
   }
   return Ok{};
 }

@@ -78,7 +78,7 @@ class EquivalenceCheck {
     }
     for (const CaseText& old : frozen_.cases) {
       if (std::ranges::find(texts, old.name, &CaseText::name) == texts.end())
-        add("frozen: ", {old.name, false, "in the file, but no case of this version"});
+        add("frozen: ", {old.name, false, "in the file, but not a case of this version"});
     }
   }
 
@@ -107,7 +107,7 @@ class EquivalenceCheck {
       if (progress_) progress_("proposals", n_texts, frozen_.cases.size());
     }
     for (CheckResult& result : results) {
-      if (result.passed) result.detail = fmt::format("{} texts are the frozen ones", n_texts);
+      if (result.passed) result.detail = fmt::format("{} outputs equal the stored ones", n_texts);
       add("proposals: ", std::move(result));
     }
     return Ok{};
@@ -140,7 +140,7 @@ class EquivalenceCheck {
     options.prompts.assign(prompts.begin(), prompts.end());
     options.progress = progress_;
     LLM_TRY(CacheOutcome found, check_cached_generation(model_, KvType::kF16, options));
-    add("cached against recomputed: ", std::move(found.check));
+    add("cached and recomputed: ", std::move(found.check));
     out_.speedup = std::move(found.speedup);
     return Ok{};
   }

@@ -169,7 +169,7 @@ Result<CheckResult> check_documents(const std::shared_ptr<const Model>& model,
     return gate.verdict != Verdict::kUndecided;
   };
   LLM_RETURN_IF_ERROR(score_documents(model, text, baseline.seed, enough, progress));
-  return CheckResult{.name = "documents: likelihoods against the baseline",
+  return CheckResult{.name = "documents: likelihoods compared with the baseline",
                      .passed = gate.verdict == Verdict::kPass,
                      .detail = document_detail(gate, n_documents),
                      .undecided = gate.verdict == Verdict::kUndecided};

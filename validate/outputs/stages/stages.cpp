@@ -32,15 +32,15 @@ constexpr std::array<StageWords, kStages> kWords = {{
      "of heads to KV heads, scale and mask of attention, the activation, gate and up exchanged, "
      "the residual"},
     {"all layers",
-     "what tells layers apart: tensors bound to another layer, types that only later layers have, "
-     "the layer's place in the cache, the residual that is carried on"},
+     "what differs between layers: tensors of the wrong layer, types that only later layers have, "
+     "the layer's place in the cache, the residual that is passed on"},
     {"second token (KV cache)",
-     "what only a token by itself does: its position, where its keys and values are stored and "
+     "what only a pass with one token does: its position, where its keys and values are stored and "
      "read, the keys it may see, products with one row"},
     {"logits", "output_norm, the head (output.weight, or token_embd.weight when tied), its type"},
     {"text",
-     "what makes text of logits: which row is asked for, the largest of it, ties, the cache over "
-     "many steps"},
+     "how text is generated from logits: which row is used, its largest value, ties, the cache "
+     "over many steps"},
 }};
 
 std::size_t index_of(Stage stage) { return static_cast<std::size_t>(stage); }
@@ -274,7 +274,7 @@ class Stages {
       }
       const std::string name = fmt::format("stage {}, {}", i + 1, kWords[i].name);
       if (!held) {
-        out.not_covered.push_back(name + ": the reference has nothing to judge it by");
+        out.not_covered.push_back(name + ": the reference does not have the data to check it");
         continue;
       }
       const bool has_share = nearest != nullptr && nearest->share > 0;
@@ -286,7 +286,7 @@ class Stages {
             fmt::format("{} right{}{}", all.size(), has_share ? "; nearest to its limit " : "",
                         has_share ? nearest->words : "");
       } else if (first) {
-        check.detail = fmt::format("may follow from stage {}; {}", *first + 1, failed[0]->words);
+        check.detail = fmt::format("may be caused by stage {}; {}", *first + 1, failed[0]->words);
       } else {
         check.detail = fmt::format(
             "{}{}{}; look at: {}", failed[0]->words,
@@ -305,7 +305,7 @@ class Stages {
     }
     if (out.checks.size() < kFewest) {
       out.checks.push_back(
-          {.name = "stages that the reference judges",
+          {.name = "stages that the reference can check",
            .detail = fmt::format("{} of {}, need {} to say that the model is right",
                                  out.checks.size(), kStages, kFewest),
            .undecided = true});

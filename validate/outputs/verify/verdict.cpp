@@ -79,14 +79,14 @@ CheckResult lockstep_check(const VerifyOutcome& o) {
 CheckResult forced_check(const VerifyOutcome& o) {
   const double noise = o.noise.p999();
   const std::size_t misses = o.misses();
-  return {"verify: fed its tokens, the reference's choices", misses == 0,
+  return {"verify: given the reference's tokens, its choices", misses == 0,
           fmt::format("{} of {} equal, {} near ties (gap <= 2 x {:.4f}), {} misses{}", o.equal(),
                       o.steps(), o.steps() - o.equal() - misses, noise, misses,
                       named(o, [&](const auto& p) { return p.forced.misses(noise) > 0; }))};
 }
 
 CheckResult outside_check(const VerifyOutcome& o) {
-  return {fmt::format("verify: fed its tokens, choices in both top {}", o.top_k),
+  return {fmt::format("verify: given the reference's tokens, choices in both top {}", o.top_k),
           o.outside() <= o.outside_allowed(),
           fmt::format("{} of {} equal, {} outside, {} allowed for another quantization{}",
                       o.equal(), o.steps(), o.outside(), o.outside_allowed(),
@@ -215,8 +215,8 @@ std::vector<CheckResult> verify_checks(const VerifyOutcome& o) {
   if (o.gate == VerifyGate::kStrict)
     checks.push_back(
         error_check("verify: f32 logits equal the reference's", o.f32_error, o.f32_limit));
-  checks.push_back(
-      error_check("verify: int8 activations cost what they may", o.noise, o.noise_limit));
+  checks.push_back(error_check("verify: the error of int8 activations is within its limit", o.noise,
+                               o.noise_limit));
   if (o.gate == VerifyGate::kStrict) {
     checks.push_back(lockstep_check(o));
     checks.push_back(forced_check(o));
@@ -259,7 +259,7 @@ FigureTable verify_table(const VerifyOutcome& o, std::string title,
 }
 
 FigureTable verify_errors_table(const VerifyOutcome& o) {
-  FigureTable table{.title = "Errors of the logits, fed the reference's tokens",
+  FigureTable table{.title = "Errors of the logits, given the reference's tokens",
                     .name = "verify-errors",
                     .columns = {"error", "logits", "NMSE", "p99.9", "largest", "limit"},
                     .rows = {}};

@@ -39,9 +39,9 @@ std::string wrong_tokens(const OpOutput& output, TokenRows rows,
   }
   if (wrong == n || wrong == 0) return {};
   if (wrong == decode && wrong_decode == decode && decode > 0)
-    return "all that were fed one at a time (decode), none of a batch";
+    return "all tokens of decode, none of prefill";
   if (decode > 0 && wrong_decode == 0 && wrong == n - decode)
-    return "all of a batch (prefill), none that were fed one at a time";
+    return "all tokens of prefill, none of decode";
   if (wrong == n - first)
     return fmt::format("all from position {} on, right before it", position(first));
   return fmt::format("{} of {}, the first at position {}", wrong, n, position(first));
@@ -51,8 +51,9 @@ std::string place_of(const Finding& f, const std::string& isa) {
   if (f.definition && f.run)
     return "the definition (quant/formats/reference, engine/forward/reference); the compared run "
            "differs from it";
-  if (f.definition) return "what both paths share (file, weights, tables) or both get wrong alike";
-  return fmt::format("the fast path ({}) alone: quant/kernels, engine/forward", isa);
+  if (f.definition)
+    return "what both paths share (file, weights, tables), or the same fault in both";
+  return fmt::format("only the fast path ({}): quant/kernels, engine/forward", isa);
 }
 
 std::string suspects(const Tap& tap, const std::string& type) {

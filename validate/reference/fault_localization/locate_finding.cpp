@@ -11,7 +11,7 @@ std::string location_text(const Location& location) {
   for (const auto& problem : location.preflight) out += fmt::format("preflight: {}\n", problem);
   if (!location.replayed) return out;
   out += location.findings.empty()
-             ? "locate: no op has an error of its own: the differences have travelled or add up\n"
+             ? "locate: no op is wrong by itself: the differences come from earlier ops or add up\n"
              : fmt::format("locate: {} op{} an error of {} own\n", location.findings.size(),
                            location.findings.size() == 1 ? " has" : "s have",
                            location.findings.size() == 1 ? "its" : "their");

@@ -192,7 +192,7 @@ class LayerCheck {
     ops.judged = !std::ranges::all_of(
         ops.diff.rows, [](const LayerDiffRow& row) { return row.verdict == TapVerdict::kAbsent; });
     if (!ops.judged)
-      ops.notes = {"nothing to judge: the reference lacks every op's input or output"};
+      ops.notes = {"nothing to check: the reference does not have input and output of any op"};
     sections_.push_back(std::move(bits));
     sections_.push_back(std::move(ops));
   }
@@ -246,8 +246,8 @@ class LayerCheck {
   Status add_price(const Dump& fast, LayerDiff free) {
     const bool alike = rounds_alike(reference_.meta(), mode_.compute, mode_.kv);
     DiffSection price{.title = fmt::format("{}: {}", name_,
-                                           alike ? "how far codes that flip near ties carry"
-                                                 : "what rounded activations and cache cost"),
+                                           alike ? "how far codes that change near ties are carried"
+                                                 : "the error of rounded activations and cache"),
                       .name = name_ + "-price",
                       .diff = std::move(free)};
     // NaN and missing taps are no price.
