@@ -64,6 +64,7 @@ class CachedHead {
       for (float& k : keys) k *= kChunkFactors[position / kChunk % std::size(kChunkFactors)];
       const KvRow row = row_of(position);
       row.store(0, keys, values, KvRounding::kDefinition);
+      if (layout.type == KvType::kQ8) reference::read_row(row, coded_keys_, coded_values_);
       for (std::size_t d = 0; d < dim; ++d) {
         keys[d] = row.key(d);
         values[d] = row.value(d);
@@ -104,15 +105,23 @@ class CachedHead {
   }
   reference::AttentionPartial attend_coded(std::span<const float> q, float cap, std::size_t begin,
                                            std::size_t end) const {
-    reference::CodedRows keys{head_dim()};
-    reference::CodedRows values{head_dim()};
-    for (std::size_t j = begin; j < end; ++j) reference::read_row(row_of(j), keys, values);
-    return reference::attend_chunk(q, {scale(), cap}, begin % kChunk, keys, values);
+    const auto rows = [&](const reference::CodedRows& all) {
+      const auto part = [&](const auto& values, std::size_t n) {
+        const auto first = values.begin() + static_cast<std::ptrdiff_t>(begin * n);
+        return std::vector(first, first + static_cast<std::ptrdiff_t>((end - begin) * n));
+      };
+      return reference::CodedRows{head_dim(), part(all.codes, head_dim()),
+                                  part(all.scales, all.n_groups())};
+    };
+    return reference::attend_chunk(q, {scale(), cap}, begin % kChunk, rows(coded_keys_),
+                                   rows(coded_values_));
   }
 
   KvLayout layout_;
   std::vector<float> keys_;
   std::vector<float> values_;
+  reference::CodedRows coded_keys_{layout_.head_dim};
+  reference::CodedRows coded_values_{layout_.head_dim};
   Guarded<std::byte> memory_;
   std::vector<std::byte*> pages_;
 };

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "quant/formats/reference/by_fma.h"
 #include "quant/numerics/delta_net.h"
 
 namespace llm::reference {
@@ -43,18 +44,20 @@ float query_factor(const DeltaNetSpec& spec) {
 
 float delta_rule(std::span<const float> q, std::span<const float> k, float v, float decay,
                  float beta, float* state, std::size_t stride) {
-  LaneSum found;
-  for (std::size_t i = 0; i < k.size(); ++i) {
-    state[i * stride] *= decay;
-    found.add_product(i, k[i], state[i * stride]);
-  }
-  const float change = (v - found.total()) * beta;
-  LaneSum seen;
-  for (std::size_t i = 0; i < k.size(); ++i) {
-    state[i * stride] = std::fma(k[i], change, state[i * stride]);
-    seen.add_product(i, q[i], state[i * stride]);
-  }
-  return seen.total();
+  return by_fma([&]() LLM_BY_FMA {
+    LaneSum found;
+    for (std::size_t i = 0; i < k.size(); ++i) {
+      state[i * stride] *= decay;
+      found.add_product(i, k[i], state[i * stride]);
+    }
+    const float change = (v - found.total()) * beta;
+    LaneSum seen;
+    for (std::size_t i = 0; i < k.size(); ++i) {
+      state[i * stride] = std::fma(k[i], change, state[i * stride]);
+      seen.add_product(i, q[i], state[i * stride]);
+    }
+    return seen.total();
+  });
 }
 
 void delta_rule(const DeltaNetSpec& spec, std::span<const float> x, std::span<const float> a,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "quant/formats/activations.h"
+#include "quant/formats/reference/by_fma.h"
 #include "quant/formats/reference/dot.h"
 #include "quant/numerics/arithmetic.h"
 
@@ -18,7 +19,8 @@ using contract::LaneSum;
 constexpr std::size_t kChunk = contract::kAttentionChunk;
 
 /// m and l of a chunk's keys from `first` on; their scores become e_j. o is 0.
-AttentionPartial softmax(std::size_t first, std::span<float> scores, std::size_t head_dim) {
+[[gnu::always_inline]] inline AttentionPartial softmax(std::size_t first, std::span<float> scores,
+                                                       std::size_t head_dim) {
   AttentionPartial part{.m = scores[0], .l = 0, .o = std::vector<float>(head_dim, 0.0F)};
   for (const float s : scores) part.m = s > part.m ? s : part.m;
   LaneSum sum;
@@ -111,21 +113,21 @@ void rope(std::span<float> x, std::size_t head_dim, std::span<const float> cos,
 
 AttentionPartial attend_chunk(std::span<const float> q, const ScoreRule& rule, std::size_t first,
                               std::span<const float> keys, std::span<const float> values) {
-  const std::size_t head_dim = q.size();
-  const std::size_t n = keys.size() / head_dim;
-  std::vector<float> e(n);
-  for (std::size_t j = 0; j < n; ++j) {
-    float dot = 0;
-    for (std::size_t d = 0; d < head_dim; ++d) dot = std::fma(q[d], keys[j * head_dim + d], dot);
-    e[j] = rule.of(dot);
-  }
-  AttentionPartial part = softmax(first, e, head_dim);
-  for (std::size_t j = 0; j < n; ++j) {
-    for (std::size_t d = 0; d < head_dim; ++d) {
-      part.o[d] = std::fma(e[j], values[j * head_dim + d], part.o[d]);
+  return by_fma([&]() LLM_BY_FMA {
+    const std::size_t head_dim = q.size();
+    const std::size_t n = keys.size() / head_dim;
+    std::vector<float> e(n);
+    for (std::size_t j = 0; j < n; ++j) {
+      float dot = 0;
+      for (std::size_t d = 0; d < head_dim; ++d) dot = std::fma(q[d], keys[j * head_dim + d], dot);
+      e[j] = rule.of(dot);
     }
-  }
-  return part;
+    AttentionPartial part = softmax(first, e, head_dim);
+    for (std::size_t j = 0; j < n; ++j)
+      for (std::size_t d = 0; d < head_dim; ++d)
+        part.o[d] = std::fma(e[j], values[j * head_dim + d], part.o[d]);
+    return part;
+  });
 }
 
 void CodedRows::add(std::span<const float> x) {
@@ -156,17 +158,19 @@ AttentionPartial attend_chunk(std::span<const float> q, const ScoreRule& rule, s
   CodedRows query{head_dim};
   query.add(q);
   std::vector<float> e(n);
-  for (std::size_t j = 0; j < n; ++j) {
-    float dot = 0;
-    for (std::size_t g = 0; g < query.n_groups(); ++g) {
-      std::int32_t isum = 0;
-      for (std::size_t d = g * contract::kBlock; d < query.group_end(g); ++d)
-        isum += query.codes[d] * keys.codes[j * head_dim + d];
-      dot = std::fma(static_cast<float>(isum), query.scale(0, g) * keys.scale(j, g), dot);
+  AttentionPartial part = by_fma([&]() LLM_BY_FMA {
+    for (std::size_t j = 0; j < n; ++j) {
+      float dot = 0;
+      for (std::size_t g = 0; g < query.n_groups(); ++g) {
+        std::int32_t isum = 0;
+        for (std::size_t d = g * contract::kBlock; d < query.group_end(g); ++d)
+          isum += query.codes[d] * keys.codes[j * head_dim + d];
+        dot = std::fma(static_cast<float>(isum), query.scale(0, g) * keys.scale(j, g), dot);
+      }
+      e[j] = rule.of(dot);
     }
-    e[j] = rule.of(dot);
-  }
-  AttentionPartial part = softmax(first, e, head_dim);
+    return softmax(first, e, head_dim);
+  });
   for (std::size_t g = 0; g < values.n_groups(); ++g) {
     const IntegerWeights weights = integer_weights(e, values, g);
     const float step = weights.step + (part.l - part.l);  // NaN where a score was NaN
@@ -180,14 +184,15 @@ AttentionPartial attend_chunk(std::span<const float> q, const ScoreRule& rule, s
 }
 
 void merge(AttentionPartial& sum, const AttentionPartial& later) {
-  const float m = later.m > sum.m ? later.m : sum.m;
-  const float a = exp(sum.m - m);
-  const float b = exp(later.m - m);
-  sum.l = std::fma(later.l, b, sum.l * a);
-  for (std::size_t d = 0; d < sum.o.size(); ++d) {
-    sum.o[d] = std::fma(later.o[d], b, sum.o[d] * a);
-  }
-  sum.m = m;
+  by_fma([&]() LLM_BY_FMA {
+    const float m = later.m > sum.m ? later.m : sum.m;
+    const float a = exp(sum.m - m);
+    const float b = exp(later.m - m);
+    sum.l = std::fma(later.l, b, sum.l * a);
+    for (std::size_t d = 0; d < sum.o.size(); ++d)
+      sum.o[d] = std::fma(later.o[d], b, sum.o[d] * a);
+    sum.m = m;
+  });
 }
 
 void finish(const AttentionPartial& sum, std::span<float> context) {
@@ -212,9 +217,10 @@ void attend(std::span<const float> q, const ScoreRule& rule, const SequenceState
     std::vector<float> keys;
     std::vector<float> values;
     for (std::size_t j = begin; j < end; ++j) {
+      const KvRow row = cache.row(layer, kv_head, j);
       for (std::size_t d = 0; d < q.size(); ++d) {
-        keys.push_back(cache.key(layer, kv_head, j, d));
-        values.push_back(cache.value(layer, kv_head, j, d));
+        keys.push_back(row.key(d));
+        values.push_back(row.value(d));
       }
     }
     return attend_chunk(q, rule, begin % kChunk, keys, values);

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/cpu_features.h"
 #include "quant/formats/activations.h"
 #include "quant/formats/block_visit.h"
 #include "quant/formats/codes.h"
 #include "quant/formats/dequantize.h"
 #include "quant/formats/half.h"
+#include "quant/formats/reference/by_fma.h"
 
 namespace llm::reference {
 namespace {
@@ -114,29 +114,13 @@ using ActivationOf =
 constexpr std::size_t kChains = 4;
 
 template <std::size_t kRows>
-[[gnu::always_inline]] inline void add_in_order(std::span<const float> w, const float* x,
-                                                float* y) {
-  float acc[kRows] = {};
-  for (std::size_t k = 0; k < w.size(); ++k)
-    for (std::size_t t = 0; t < kRows; ++t) acc[t] = std::fma(w[k], x[t * w.size() + k], acc[t]);
-  for (std::size_t t = 0; t < kRows; ++t) y[t] = acc[t];
-}
-
-#ifdef __x86_64__
-/// The same operations; std::fma is one instruction here, and a call elsewhere.
-template <std::size_t kRows>
-[[gnu::target("fma")]] void add_in_order_by_fma(std::span<const float> w, const float* x,
-                                                float* y) {
-  add_in_order<kRows>(w, x, y);
-}
-#endif
-
-template <std::size_t kRows>
 void run_chains(std::span<const float> w, std::span<const float> x, std::span<float> y) {
-#ifdef __x86_64__
-  if (isa_supported(Isa::kAvx2)) return add_in_order_by_fma<kRows>(w, x.data(), y.data());
-#endif
-  add_in_order<kRows>(w, x.data(), y.data());
+  by_fma([&]() LLM_BY_FMA {
+    float acc[kRows] = {};
+    for (std::size_t k = 0; k < w.size(); ++k)
+      for (std::size_t t = 0; t < kRows; ++t) acc[t] = std::fma(w[k], x[t * w.size() + k], acc[t]);
+    for (std::size_t t = 0; t < kRows; ++t) y[t] = acc[t];
+  });
 }
 
 }  // namespace
