@@ -140,7 +140,7 @@ class Trace {
   ScratchDirectory folder_;
 };
 
-constexpr std::size_t kSystem = 900;  // with the schemas of its tools
+constexpr std::size_t kSystem = 600;  // two pages and a part of one
 
 /// How a client goes on, on each shape of model.
 void replay(const std::function<void(Trace&)>& trace) {
@@ -157,7 +157,7 @@ void replay(const std::function<void(Trace&)>& trace) {
 TEST_CASE("trace: a conversation that grows", "[traces]") {
   replay([](Trace& trace) {
     Talk talk(1, kSystem);
-    for (int i = 0; i < effort(20, 10); ++i) trace.turn(talk, 16 + i % 5);
+    for (int i = 0; i < 12; ++i) trace.turn(talk, 16 + i % 5);
   });
 }
 
@@ -171,7 +171,7 @@ TEST_CASE("trace: results of tools, short and long", "[traces]") {
 TEST_CASE("trace: thoughts are left out of what is sent again", "[traces]") {
   replay([](Trace& trace) {
     Talk talk(3, kSystem);
-    for (int i = 0; i < effort(10, 8); ++i) trace.turn(talk, 30, 40, 9);
+    for (int i = 0; i < 8; ++i) trace.turn(talk, 30, 40, 9);
   });
 }
 
@@ -179,7 +179,7 @@ TEST_CASE("trace: two agents in turn", "[traces]") {
   replay([](Trace& trace) {
     Talk first(4, kSystem);
     Talk second(5, kSystem);
-    for (int i = 0; i < effort(10, 6); ++i) {
+    for (int i = 0; i < 6; ++i) {
       trace.turn(first, 30 + 7 * i);
       trace.turn(second, 50);
     }

@@ -65,11 +65,12 @@ class State:
 
 class Tool:
     """A command in a folder of its own. `inputs` are made before each run, `outputs` are what it may write, each with what a
-    file there must be: the same bytes as without a fault, or what a function takes; None: what a run after that takes."""
+    file there must be: the same bytes as without a fault, or what a function takes; None: what a run after that takes. `timed`: it
+    prints times."""
 
-    def __init__(self, name, command, inputs=(), outputs=(), text=None, code=0, codes=(4, 5)):
+    def __init__(self, name, command, inputs=(), outputs=(), text=None, code=0, codes=(4, 5), kinds=KINDS, timed=False):
         self.name, self.command, self.inputs, self.outputs = name, command, inputs, dict(outputs)
-        self.text, self.code, self.codes = text, code, {code, *codes}
+        self.text, self.code, self.codes, self.kinds, self.timed = text, code, {code, *codes}, kinds, timed
 
     def start(self, context):
         self.context = context
@@ -128,7 +129,7 @@ class Tool:
                 return f"{file} differs"
         # A chat tells of a turn that failed, and goes on.
         goes_on = self.text is not None and b": error: " in run.stderr
-        if run.returncode == self.code and self.plain(run.stdout) != stdout and not goes_on:
+        if run.returncode == self.code and self.plain(run.stdout) != stdout and not goes_on and not self.timed:
             return "another result"
         return None
 
@@ -216,6 +217,8 @@ class Server:
 class Request:
     """A request to a server that lives through all of its points."""
 
+    kinds = KINDS
+
     def __init__(self, name, path, body):
         self.name, self.path, self.body = name, path, body
 
@@ -286,6 +289,7 @@ class Request:
 
 
 JUNIT = xml.dom.minidom.parseString
+MEMORY = ("memory", "map")
 SCHEMA = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"], "additionalProperties": False}
 CHAT = [{"role": "user", "content": "Tell me of a cat."}]
 SCENARIOS = [
@@ -302,6 +306,15 @@ SCENARIOS = [
     Tool("report, HTML", "llmcheck model.gguf --ppl text -q --report r.html", ["model.gguf", "text"],
          {"r.html": lambda text: text.index(b"</html>")}),
     Tool("report, JUnit", "llmcheck model.gguf --ppl text -q --report r.xml", ["model.gguf", "text"], {"r.xml": JUNIT}),
+    Tool("receipt and dump", "llmrun model.gguf -p a -n 2 -t 2 -q --temp 0 --receipt r --dump-layers d.npz", ["model.gguf"],
+         {"r": None, "d.npz": None}, kinds=MEMORY),
+    Tool("layer diff", "llmcheck model.gguf --layer-diff own.npz --compute f32 -t 2 -q", ["model.gguf", "own.npz"], kinds=MEMORY),
+    Tool("show", "llmgguf show model.gguf --json", ["model.gguf"], kinds=MEMORY),
+    Tool("diff", "llmgguf diff model.gguf model.gguf", ["model.gguf"], kinds=MEMORY),
+    Tool("tokens", "llmtok model.gguf -p the --json", ["model.gguf"], kinds=MEMORY),
+    Tool("synth", "llmsynth s.gguf --shape mqa -q", outputs={"s.gguf": bytes}, kinds=MEMORY),
+    Tool("bench", "llmbench model.gguf --no-peaks -p 4 -n 2 -r 1 -t 2 -q", ["model.gguf"], kinds=MEMORY, timed=True),
+    Tool("load", "llmload model.gguf --lengths 1:2-9:2-3 --mode real --rate 1000 --requests 4 -t 1 -q", ["model.gguf"], kinds=MEMORY, timed=True),
     Start("llmserve: start", "llmserve"),
     Request("llmserve: completion", "/v1/completions", {"prompt": "Once", "max_tokens": 4, "temperature": 0}),
     Request("llmserve: chat", "/v1/chat/completions", {"messages": CHAT, "max_tokens": 4, "temperature": 0}),
@@ -326,6 +339,8 @@ class Context:
         (self.models / "model.gguf").write_bytes(model)
         (self.models / "junk.gguf").write_bytes(model + b"junk" * 10)
         (self.models / "text").write_text("Once upon a time there was a cat. " * 4)
+        subprocess.run([self.binaries / "llmcheck", "model.gguf", "-p", "Once", "--compute", "f32", "--dump", "own.npz", "-q"],
+                       cwd=self.models, check=True)
 
 
 def sampled(count, most):
@@ -338,7 +353,7 @@ def sampled(count, most):
 def points_of(scenario, most):
     """What to try: (kind, first, for_good); and how many there are."""
     points, n = [], 0
-    for kind in KINDS:
+    for kind in scenario.kinds:
         count, fault = scenario.attempt(kind, *NO_FAULT)
         if fault:
             raise SystemExit(f"{scenario.name}: without a fault: {fault}")
