@@ -15,7 +15,7 @@ def _taps(dump: ActivationDump, case: Case, tap: str) -> np.ndarray:
 def _top_weight(dump: ActivationDump, case: Case) -> float:
     """The largest attention weight of the last token of the first call, the mean over the heads of the first layer that has attention."""
     shape = case.shape
-    layer = "L003" if any(shape.delta) else "L002" if shape.family.startswith("lfm2") else "L000"
+    layer = "L002" if shape.family.startswith(("lfm2", "granitehybrid")) else "L003" if any(shape.delta) else "L000"
     query = dump.get(0, f"{layer}/q_rope")[-1].reshape(shape.n_kv_heads, -1, shape.head_dim)
     keys = dump.get(0, f"{layer}/k_rope").reshape(-1, shape.n_kv_heads, shape.head_dim)
     scores = np.einsum("hgd,khd->hgk", query, keys) * shape.attention_scale

@@ -127,7 +127,7 @@ def balance(state: State, shape: Shape) -> None:
     of the embedding, with hardly any part of the layers."""
     by = shape.multipliers
     state["model.embed_tokens.weight"].div_(by["embedding_multiplier"])
-    for value in _matching(state, "o_proj|down_proj"):
+    for value in _matching(state, "o_proj|down_proj|out_proj|output_linear"):
         value.div_(by["residual_multiplier"])
     for value in _matching(state, "q_proj"):
         value.div_(by["attention_multiplier"] * shape.head_dim**0.5)

@@ -62,7 +62,7 @@ def window(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
 def head_dim(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
     """A head dim that is not d_model / n_heads is dropped by Granite and Phi-3."""
     dim = of.config.get("head_dim")
-    if dim and value_of(writer, "{arch}.attention.key_length") is None and of.config.get("model_type") in ("granite", "granitemoe", "phi3"):
+    if dim and value_of(writer, "{arch}.attention.key_length") is None and of.config.get("model_type") in ("granite", "granitemoe", "granitemoehybrid", "phi3"):
         put(writer, "{arch}.attention.key_length", dim)
         put(writer, "{arch}.attention.value_length", dim)
         put(writer, "{arch}.rope.dimension_count", int(dim * (of.rope.get("partial_rotary_factor") or 1.0)))

@@ -48,6 +48,8 @@ CLASSES = {
                          ("gelu_pytorch_tanh",), partial_rope=True, ropes=("proportional",), plain_windows=True),
     "lfm2": Class({"conv_bias": (False,)}), "lfm2_moe": Class({"conv_bias": (False,), "norm_topk_prob": (True,)}),
     "granite": Class(multipliers=MULTIPLIERS), "granitemoe": Class(multipliers=MULTIPLIERS),
+    "granitemoehybrid": Class({"attention_bias": (False,), "mamba_proj_bias": (False,), "normalization_function": ("rmsnorm", None),
+                               "position_embedding_type": ("nope", None)}, multipliers=MULTIPLIERS),
     "phi3": Class(partial_rope=True, ropes=("default", "longrope", "su"))}
 
 

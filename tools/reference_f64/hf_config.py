@@ -90,6 +90,12 @@ def config_of(source: GgufModel) -> PretrainedConfig:
                 "residual_multiplier": hp.residual_scale, "logits_scaling": hp.logit_scale}
         if hp.n_experts:
             more |= {"num_local_experts": hp.n_experts, "num_experts_per_tok": hp.n_experts_used}
+        if source.family.mamba:
+            kind, d = "granitemoehybrid", hp.delta
+            more |= {"layer_types": ["linear_attention" if recurrent else "full_attention" for recurrent in hp.recurrent],
+                     "mamba_n_heads": d.v_heads, "mamba_d_head": d.v_dim, "mamba_d_state": d.k_dim, "mamba_n_groups": d.k_heads,
+                     "mamba_d_conv": d.width, "mamba_expand": d.v_width // hp.d_model, "num_local_experts": hp.n_experts,
+                     "shared_intermediate_size": hp.d_shared or hp.d_ff, "position_embedding_type": "rope" if hp.rope.dims else "nope"}
     return AutoConfig.for_model(
         kind, **more, vocab_size=source.vocab_size, hidden_size=hp.d_model, intermediate_size=hp.d_ffs[0],
         num_hidden_layers=hp.n_layers, num_attention_heads=hp.n_heads, num_key_value_heads=hp.n_kv_heads,
