@@ -220,14 +220,14 @@ FAMILY_SHAPES = (
     Shape("lfm2moe-mqa48-6-of-10", 192, 6, 4, 1, 48, 96, 645, tied=True, eps=1e-6, theta=1e6, family="lfm2_moe", n_experts=10, n_used=6, n_dense=2,
           conv_width=4),
     Shape("lfm2moe-tied-mha32-4-of-16", 128, 6, 4, 4, 32, 64, 1000, tied=True, theta=1e6, family="lfm2_moe", n_experts=16, n_used=4),
-)
-FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100"    Shape("granitehybrid-tied-gqa64", 256, 5, 4, 2, 64, 512, 696, tied=True, family="granitehybrid", delta=(8, 64, 32, 1), conv_width=4,
+    Shape("granitehybrid-tied-gqa64", 256, 5, 4, 2, 64, 512, 696, tied=True, family="granitehybrid", delta=(8, 64, 32, 1), conv_width=4,
           multipliers=GRANITE | {"attention_multiplier": 1 / 64}),
     Shape("granitehybrid-mqa48-groups", 192, 6, 4, 1, 48, 416, 640, family="granitehybrid", delta=(16, 24, 40, 2), conv_width=3,
           multipliers=GRANITE | {"attention_multiplier": 0.02, "logits_scaling": 10.0}),
     Shape("granitehybrid-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, family="granitehybrid", delta=(4, 64, 128, 1), conv_width=4, n_experts=16,
           n_used=4, multipliers=GRANITE | {"attention_multiplier": 1 / 32, "logits_scaling": 16.0}),
 )
+FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100")
 ALWAYS_TIED = ("gemma2", "lfm2_moe")
 FAMILY_TYPES = ("F16", "Q8_0", "Q4_K_M")
 VARIATIONS = ("plain", "peaked", "sharp", "outlier30", "outlier100", "outlier1000", "tiny", "gates", "sharp-outlier100")

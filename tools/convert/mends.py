@@ -68,6 +68,19 @@ def head_dim(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
         put(writer, "{arch}.rope.dimension_count", int(dim * (of.rope.get("partial_rotary_factor") or 1.0)))
 
 
+def old_layer_types(kinds: list[str]) -> list[str]:
+    """Those of a Granite hybrid, by the names of older checkpoints."""
+    return [{"full_attention": "attention", "linear_attention": "mamba"}.get(kind, kind) for kind in kinds]
+
+
+def hybrid(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
+    """Of Granite's hybrids the converter writes a context of its own, and of those without experts another width."""
+    if of.config.get("model_type") == "granitemoehybrid":
+        put(writer, "{arch}.context_length", writer.context)
+        if not of.config.get("num_local_experts"):
+            put(writer, "{arch}.feed_forward_length", of.config["shared_intermediate_size"])
+
+
 def rope_theta(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
     """RoPE's base is dropped by Gemma 2."""
     if of.config.get("model_type") == "gemma2" and value_of(writer, "{arch}.rope.freq_base") is None:
@@ -145,4 +158,4 @@ def sentencepiece(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
             kinds[token["id"]] = gguf.TokenType.CONTROL if token.get("special") else gguf.TokenType.USER_DEFINED
 
 
-MENDS = (window, head_dim, rope_theta, rope_magnitude, ends, added_around, sentencepiece)
+MENDS = (window, head_dim, hybrid, rope_theta, rope_magnitude, ends, added_around, sentencepiece)
