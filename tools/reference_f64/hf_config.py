@@ -23,13 +23,13 @@ def rope_of(source: GgufModel) -> dict:
         raise UnsupportedModel("rope_freqs.weight and a magnitude of RoPE have no counterpart here")
     else:
         found = {"rope_type": "linear", "factor": rope.scale} if rope.scale != 1.0 else {"rope_type": "default"}
-    return found | {"rope_theta": rope.theta, "partial_rotary_factor": rope.dims / hp.head_dim}
+    return found | {"rope_theta": rope.theta, "partial_rotary_factor": (rope.dims or hp.head_dim) / hp.head_dim}
 
 
 def config_of(source: GgufModel) -> PretrainedConfig:
     """The GGUF's hyper-parameters."""
     hp = source.hparams
-    if hp.value_dim != hp.head_dim or (hp.rope.dims != hp.head_dim and source.architecture not in ("phi3", "qwen35", "qwen35moe", "qwen3next", "glm4")):
+    if hp.value_dim != hp.head_dim or (hp.rope.dims not in (hp.head_dim, 0) and source.architecture not in ("phi3", "qwen35", "qwen35moe", "qwen3next", "glm4")):
         raise UnsupportedModel("partial RoPE or its own value width have no counterpart here")
     rope = rope_of(source)
     kind, more = source.architecture, {}
