@@ -601,11 +601,16 @@ Status Reader::read_rope() {
   LLM_RETURN_IF_ERROR(read_rope_scaling(rope));
   LLM_RETURN_IF_ERROR(read_query_growth(rope));
   const Architecture& architecture = *config_.architecture;
+  config_.ropes = {rope};
   if (architecture.may_lack_rope) {
     LLM_TRY(const bool has_rope, gguf_.get_bool_or(key_of(keys().has_rope), true));
-    if (!has_rope) rope.dims = 0;
+    if (has_rope) return Ok{};
+    rope.dims = 0;
+    config_.ropes.push_back(rope);
+    for (LayerSpec& layer : config_.layers)
+      if (layer.attention() != nullptr) layer.attention()->rope = 1;
+    return Ok{};
   }
-  config_.ropes = {rope};
   const std::size_t period = architecture.no_rope_period;
   const bool has_windows = std::ranges::any_of(
       config_.layers, [](const LayerSpec& layer) { return layer.window() > 0; });
