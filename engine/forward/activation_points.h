@@ -46,7 +46,7 @@ enum class TapOp {
 
 /// Ops with a state: they read rows of earlier positions, from the text's beginning or as far back
 /// as a convolution sees.
-constexpr bool has_state(TapOp op) { 
+constexpr bool has_state(TapOp op) {
   return op == TapOp::kConvolution || op == TapOp::kDeltaRule || op == TapOp::kScan;
 }
 

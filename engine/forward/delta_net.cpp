@@ -28,10 +28,9 @@ Result<DeltaNet> DeltaNet::create(const Model& model, const PassSizes& sizes) {
 void DeltaNet::run(PassWorker& at, std::size_t layer, const DeltaNetSpec& spec) {
   const LayerWeights& w = at.weights().layers[layer];
   const InputRows normed =
-      spec.is_mamba
-          ? at.norm_rows(w.attn_norm.span(), {&w.attn_qkv, &w.attn_gate, &w.ssm_alpha})
-          : at.norm_rows(w.attn_norm.span(),
-                         {&w.attn_qkv, &w.attn_gate, &w.ssm_beta, &w.ssm_alpha});
+      spec.is_mamba ? at.norm_rows(w.attn_norm.span(), {&w.attn_qkv, &w.attn_gate, &w.ssm_alpha})
+                    : at.norm_rows(w.attn_norm.span(),
+                                   {&w.attn_qkv, &w.attn_gate, &w.ssm_beta, &w.ssm_alpha});
   at.tap(layer, "attn_norm", normed.f32, normed.features);
   multiply(at, layer, spec, normed);
   at.tap(layer, "qkv", qkv_.data(), spec.channels());
@@ -43,9 +42,8 @@ void DeltaNet::run(PassWorker& at, std::size_t layer, const DeltaNetSpec& spec) 
   const std::size_t n_heads = n_qk + spec.n_v_heads;
   at.run_tasks(n_heads, [&](std::size_t i) {
     const std::size_t width = i < n_qk ? spec.k_dim : spec.v_dim;
-    const std::size_t begin =
-        i < n_qk ? std::min(spec.first_q(), spec.first_k()) + i * spec.k_dim
-                 : spec.first_v() + (i - n_qk) * spec.v_dim;
+    const std::size_t begin = i < n_qk ? std::min(spec.first_q(), spec.first_k()) + i * spec.k_dim
+                                       : spec.first_v() + (i - n_qk) * spec.v_dim;
     convolution_.run(at, layer, {begin, begin + width}, qkv_.data(), conv_.data());
     if (!at.has_probe()) prepare(at, layer, spec, i);
   });

@@ -52,16 +52,17 @@ constexpr std::array<std::string_view, 4> kScaleKeys = {"logit_scale", "residual
                                                         "embedding_scale", "attention.scale"};
 constexpr auto kGraniteMoeKeys = joined(kScaleKeys, kExpertKeys);
 // Files without experts have the width of the shared one, too.
-constexpr auto kGraniteHybridKeys =
-    joined(kGraniteMoeKeys, std::array<std::string_view, 2>{"expert_shared_feed_forward_length",
-                                                            "rope.scaling.finetuned"});
+constexpr auto kGraniteHybridKeys = joined(
+    kGraniteMoeKeys,
+    std::array<std::string_view, 2>{"expert_shared_feed_forward_length", "rope.scaling.finetuned"});
 constexpr std::array<std::string_view, 2> kMistral3Keys = {"attention.temperature_scale",
                                                            "rope.scaling.yarn_log_multiplier"};
 // All positions of a token of text are equal, whatever the sections.
 constexpr std::array kSectionKeys = {std::string_view("rope.dimension_sections")};
 constexpr auto kQwen35MoeKeys = joined(
     kSectionKeys, kExpertKeys, std::array{std::string_view("expert_shared_feed_forward_length")});
-constexpr std::array<std::string_view, 2> kLfm2MoeKeys = {"expert_count", "leading_dense_block_count"};
+constexpr std::array<std::string_view, 2> kLfm2MoeKeys = {"expert_count",
+                                                          "leading_dense_block_count"};
 constexpr std::array<std::string_view, 4> kGemma4Keys = {
     "final_logit_softcapping", "attention.shared_kv_layers", "embedding_length_per_layer_input",
     "expert_count"};
@@ -177,10 +178,9 @@ constexpr std::array kQwen35Roles = {
     RoleNeed{"ffn_norm.weight", Need::kRequired, "post_attention_norm.weight"},
 };
 
-constexpr auto kQwen3NextRoles =
-    joined(kQwen35Roles,
-           std::array{RoleNeed{"ssm_beta.weight", Need::kRequired, "ssm_ba.weight", true},
-                      RoleNeed{"ssm_alpha.weight", Need::kRequired, "ssm_ba.weight", true}});
+constexpr auto kQwen3NextRoles = joined(
+    kQwen35Roles, std::array{RoleNeed{"ssm_beta.weight", Need::kRequired, "ssm_ba.weight", true},
+                             RoleNeed{"ssm_alpha.weight", Need::kRequired, "ssm_ba.weight", true}});
 
 // One product gives b, c and x; modeling_lfm2.py.
 constexpr std::array kLfm2Roles = {

@@ -30,7 +30,8 @@ struct HyperParameterKeys {
   std::string_view rope_dims = "rope.dimension_count";
   std::string_view rope_theta = "rope.freq_base";
   std::string_view rope_scaling = "rope.scaling.type";
-  std::string_view has_rope = "rope.scaling.finetuned";  ///< of files with Architecture::may_lack_rope
+  std::string_view has_rope =
+      "rope.scaling.finetuned";  ///< of files with Architecture::may_lack_rope
   std::string_view rope_scale = "rope.scaling.factor";
   std::string_view old_rope_scale = "rope.scale_linear";  ///< of older files
   std::string_view rope_magnitude = "rope.scaling.attn_factor";
@@ -151,9 +152,9 @@ struct Architecture {
   bool has_experts = false;         ///< feed-forwards are mixtures of experts
   bool has_dense_layers = false;    ///< but for the file's first ones
   Router router = Router::kSoftmax;
-  bool has_shared_expert = false;   ///< FfnSpec::d_shared
-  bool weighs_shared = true;        ///< FfnSpec::weighs_shared
-  bool has_ffn_norms = false;       ///< FfnSpec::own_norms
+  bool has_shared_expert = false;  ///< FfnSpec::d_shared
+  bool weighs_shared = true;       ///< FfnSpec::weighs_shared
+  bool has_ffn_norms = false;      ///< FfnSpec::own_norms
   /// All but the last of so many layers have the file's attention.sliding_window; 1: every layer
   /// has it; 0: none, and a file with one is refused.
   std::size_t window_period = 0;

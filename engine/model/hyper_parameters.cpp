@@ -325,9 +325,8 @@ Status Reader::read_experts() {
                                                 size, contract::kPanelRows));
   };
   LLM_RETURN_IF_ERROR(check(keys().d_model, config_.d_model));
-  FfnSpec spec{.n_experts = n_experts,
-               .n_used = n_used,
-               .own_norms = config_.architecture->has_ffn_norms};
+  FfnSpec spec{
+      .n_experts = n_experts, .n_used = n_used, .own_norms = config_.architecture->has_ffn_norms};
   if (config_.architecture->has_shared_expert) {
     LLM_TRY(spec.d_shared, read_dim(key_of(keys().d_shared)));
     spec.weighs_shared = config_.architecture->weighs_shared;
@@ -535,13 +534,14 @@ Status Reader::read_delta_nets() {
                                                              k_dim, kMaxDim / v_heads, v_heads));
   for (std::size_t i = 0; i < config_.n_layers; ++i)
     if (recurrent[i])
-      config_.layers[i].mixer = DeltaNetSpec{.n_k_heads = k_heads,
-                                             .n_v_heads = v_heads,
-                                             .k_dim = k_dim,
-                                             .v_dim = v_rows / v_heads,
-                                             .conv_width = width,
-                                             .grouped = config_.architecture->groups_value_heads || is_mamba,
-                                             .is_mamba = is_mamba};
+      config_.layers[i].mixer =
+          DeltaNetSpec{.n_k_heads = k_heads,
+                       .n_v_heads = v_heads,
+                       .k_dim = k_dim,
+                       .v_dim = v_rows / v_heads,
+                       .conv_width = width,
+                       .grouped = config_.architecture->groups_value_heads || is_mamba,
+                       .is_mamba = is_mamba};
   return Ok{};
 }
 
@@ -591,10 +591,10 @@ Status Reader::read_rope() {
   for (const LayerSpec& layer : config_.layers)
     if (first == 0) first = layer.head_dim();
   if (first == 0)
-    return unsupported(key_of(config_.architecture->full_attention_period == 0
-                                  ? keys().n_kv_heads
-                                  : keys().full_attention_period),
-                       "found no layer with attention, need one");
+    return unsupported(
+        key_of(config_.architecture->full_attention_period == 0 ? keys().n_kv_heads
+                                                                : keys().full_attention_period),
+        "found no layer with attention, need one");
   LLM_TRY(const std::size_t dims, read_rope_dims(keys().rope_dims, 0, false));
   RopeSpec rope{.dims = dims};
   LLM_TRY(rope.theta, read_positive(key_of(keys().rope_theta), config_.architecture->rope_theta));

@@ -212,8 +212,7 @@ inline constexpr std::array kTensorRoles = [] {
       TensorRole("shortconv.out_proj.weight", kRequired, &H::d_model, &H::d_model, &L::conv_out,
                  &LW::conv_out)
           .of(kShortConv),
-      TensorRole("ssm_dt.bias", kRequired, &S::delta_v_heads, &L::ssm_dt, &LW::ssm_dt)
-          .of(kStates),
+      TensorRole("ssm_dt.bias", kRequired, &S::delta_v_heads, &L::ssm_dt, &LW::ssm_dt).of(kStates),
       TensorRole("ssm_a", kRequired, &S::delta_v_heads, &L::ssm_a, &LW::ssm_a).of(kStates),
       TensorRole("ssm_d", kRequired, &S::delta_v_heads, &L::ssm_d, &LW::ssm_d).of(kMamba),
       TensorRole("ssm_norm.weight", kRequired, &S::delta_norm_size, &L::ssm_norm, &LW::ssm_norm,
@@ -386,8 +385,7 @@ inline std::string name_in_file(const Architecture& architecture, const TensorRo
 }
 inline std::string name_in_file(const HyperParameters& config, const TensorRole& role, int layer) {
   const int block = role.per_layer ? layer + static_cast<int>(config.first_block) : layer;
-  if (!role.other_name.empty() &&
-      role_in(*config.architecture, role).in_file == role.name &&
+  if (!role.other_name.empty() && role_in(*config.architecture, role).in_file == role.name &&
       config.layers[static_cast<std::size_t>(layer)].has(role.other_part))
     return tensor_name(role.other_name, block);
   return name_in_file(*config.architecture, role, block);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Gated DeltaNet and Mamba-2 on 16 lanes: the convolution, the lengths of heads, and the state. Part of an ISA
-// unit. Each equals the loops of engine/forward/reference/delta_net.cpp.
+// Gated DeltaNet and Mamba-2 on 16 lanes: the convolution, the lengths of heads, and the state.
+// Part of an ISA unit. Each equals the loops of engine/forward/reference/delta_net.cpp.
 
 #include "quant/kernels/float_ops.h"
 #include "quant/numerics/delta_net.h"

@@ -96,10 +96,10 @@ struct ConvolveArgs {
   const float* weights;      ///< (width, stride)
   std::size_t stride;
   std::size_t width;
-  std::size_t n;  ///< channels
+  std::size_t n;      ///< channels
   const float* bias;  ///< (n), added to the sums, or nullptr
   bool silu;          ///< of the sums
-  float* y;       ///< (n), overwritten
+  float* y;           ///< (n), overwritten
 };
 
 /// A run of tokens through up to 16 columns of the state of a head of a Gated DeltaNet, or of
@@ -107,10 +107,10 @@ struct ConvolveArgs {
 struct DeltaRuleArgs {
   const float* q;  ///< the first token's head, (k_dim); k likewise
   const float* k;
-  const float* v;      ///< the first token's columns
-  std::size_t stride;  ///< in floats, between tokens of q, k and v
-  const float* decay;  ///< of the first token; beta likewise
-  const float* beta;   ///< what v, or its distance from what k finds, is multiplied by
+  const float* v;           ///< the first token's columns
+  std::size_t stride;       ///< in floats, between tokens of q, k and v
+  const float* decay;       ///< of the first token; beta likewise
+  const float* beta;        ///< what v, or its distance from what k finds, is multiplied by
   std::size_t gate_stride;  ///< between tokens of decay and beta
   float* state;             ///< (k_dim, 16), 64-byte aligned
   float* out;               ///< (n_tokens, n_columns), overwritten

@@ -39,8 +39,9 @@ struct SyntheticFamily {
   std::uint32_t window = 0;
   std::uint32_t n_experts = 0;
   std::uint32_t n_experts_used = 0;
-  std::uint32_t d_shared = 0;      ///< FfnSpec::d_shared
-  DeltaNetSpec delta = {};         ///< of all layers but each fourth, of Mamba-2 each third; none without heads
+  std::uint32_t d_shared = 0;  ///< FfnSpec::d_shared
+  DeltaNetSpec delta =
+      {};  ///< of all layers but each fourth, of Mamba-2 each third; none without heads
   std::uint32_t conv_width = 0;    ///< of short convolutions, all layers but each third; 0: none
   std::uint32_t d_dense = 0;       ///< of the first layer, which then has no experts
   std::uint32_t head_of_rope = 1;  ///< one part of so many of a head rotates

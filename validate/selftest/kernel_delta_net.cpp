@@ -48,34 +48,33 @@ void check_rule_case(EntryCheck& check, const RuleCase& c) {
       const float v = rows.span()[t * stride + 2 * c.k_dim + column];
       float* const of_column = expected.data() + n_out + column;
       expected[t * c.n_columns + column] =
-          c.finds ? reference::delta_rule(q, k, v, gates[2 * t], gates[2 * t + 1], of_column,
-                                          kColumns)
-                  : reference::scan(q, k, v, gates[2 * t], gates[2 * t + 1], past, of_column,
-                                    kColumns);
+          c.finds
+              ? reference::delta_rule(q, k, v, gates[2 * t], gates[2 * t + 1], of_column, kColumns)
+              : reference::scan(q, k, v, gates[2 * t], gates[2 * t + 1], past, of_column, kColumns);
     }
   }
   // NaN may reach the columns beyond, which no one reads.
   if (c.values == Values::kSpecial && c.n_columns < kColumns) return;
-  check.compare(fmt::format("{}k_dim {}, {} columns, {} tokens, {} values",
-                            c.finds ? "" : "Mamba-2, ", c.k_dim, c.n_columns, c.n_tokens,
-                            name_of(c.values)),
-                expected, before, n_out % 16 * sizeof(float), [&](auto& table, float* out) {
-                  table.delta_rule({.q = rows.data(),
-                                    .k = rows.data() + c.k_dim,
-                                    .v = rows.data() + 2 * c.k_dim,
-                                    .stride = stride,
-                                    .decay = decay.data(),
-                                    .beta = decay.data() + 1,
-                                    .gate_stride = 2,
-                                    .state = out + n_out,
-                                    .out = out,
-                                    .out_stride = c.n_columns,
-                                    .k_dim = c.k_dim,
-                                    .n_columns = c.n_columns,
-                                    .n_tokens = c.n_tokens,
-                                    .finds = c.finds,
-                                    .past = past});
-                });
+  check.compare(
+      fmt::format("{}k_dim {}, {} columns, {} tokens, {} values", c.finds ? "" : "Mamba-2, ",
+                  c.k_dim, c.n_columns, c.n_tokens, name_of(c.values)),
+      expected, before, n_out % 16 * sizeof(float), [&](auto& table, float* out) {
+        table.delta_rule({.q = rows.data(),
+                          .k = rows.data() + c.k_dim,
+                          .v = rows.data() + 2 * c.k_dim,
+                          .stride = stride,
+                          .decay = decay.data(),
+                          .beta = decay.data() + 1,
+                          .gate_stride = 2,
+                          .state = out + n_out,
+                          .out = out,
+                          .out_stride = c.n_columns,
+                          .k_dim = c.k_dim,
+                          .n_columns = c.n_columns,
+                          .n_tokens = c.n_tokens,
+                          .finds = c.finds,
+                          .past = past});
+      });
 }
 
 }  // namespace
@@ -100,9 +99,8 @@ CheckResult check_convolve(KernelTables tables, const KernelSizes& sizes) {
         turned[j * stride + c] = in_file[c * width + j];
         inputs.push_back(rows[j][c]);
       }
-      expected.push_back(
-          reference::convolve(inputs, std::span(in_file).subspan(c * width, width),
-                              bias.span().subspan(c, has_bias ? 1 : 0), silu));
+      expected.push_back(reference::convolve(inputs, std::span(in_file).subspan(c * width, width),
+                                             bias.span().subspan(c, has_bias ? 1 : 0), silu));
     }
     const Floats weights(turned, n % 3 * sizeof(float), Floats::kRead);
     check.compare(fmt::format("{} channels, width {}{}{}, {} values", n, width,

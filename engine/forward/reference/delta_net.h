@@ -7,8 +7,8 @@
 
 namespace llm::reference {
 
-/// Convolutions, Gated DeltaNets and Mamba-2 in plain loops: the definition (docs/numerics.md) that every
-/// fast path equals bit for bit. All work on one token.
+/// Convolutions, Gated DeltaNets and Mamba-2 in plain loops: the definition (docs/numerics.md) that
+/// every fast path equals bit for bit. All work on one token.
 
 /// One channel: the fma chain over inputs, oldest first, and the bias, if any, or silu of it.
 float convolve(std::span<const float> inputs, std::span<const float> weights,

@@ -116,9 +116,9 @@ std::vector<float> Interpreter::run(const Tap& tap, int layer, const OpInputs& i
       const std::size_t size = config_of(layer).delta_norm_size();
       const auto weight = vector(tap.weight, layer);
       for (std::size_t i = 0; i < y.size(); i += size)
-        rms_norm(std::vector<float>(y.begin() + std::ptrdiff_t(i), y.begin() + std::ptrdiff_t(i + size)),
-                 weight.subspan(i % weight.size(), size), model_.config().norm_eps,
-                 y.subspan(i, size));
+        rms_norm(
+            std::vector<float>(y.begin() + std::ptrdiff_t(i), y.begin() + std::ptrdiff_t(i + size)),
+            weight.subspan(i % weight.size(), size), model_.config().norm_eps, y.subspan(i, size));
       break;
     }
     case TapOp::kGatedNorm:

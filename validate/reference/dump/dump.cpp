@@ -75,8 +75,8 @@ TapFlow Dump::flow() const {
     layers[i].add(LayerPart::kOwnKeys, attends && (has(layer, "k") || !has(layer, "q")));
     layers[i].add(LayerPart::kAttention, attends);
     const bool has_ffn_norms = has(layer, "router_norm");
-    layers[i].add(LayerPart::kPlainShared, has(layer, "shared_out") && !has_ffn_norms &&
-                                               !has(layer, "shared_weight"));
+    layers[i].add(LayerPart::kPlainShared,
+                  has(layer, "shared_out") && !has_ffn_norms && !has(layer, "shared_weight"));
     layers[i].add(LayerPart::kFfnNorms, has_ffn_norms);
     layers[i].add(LayerPart::kOneFfnNorm, !has_ffn_norms);
     // Only layers with norms behind the products may lack those before.
