@@ -36,7 +36,9 @@ def check_properties(dump: ActivationDump, case: Case) -> None:
         elif name == "peaked":
             what, figure, least = "standard deviation of the logits", float(dump.get(0, "G/logits").std()), 3.0
         elif name == "sharp":
-            what, figure, least = "largest attention weight", _top_weight(dump, case), 0.5
+            # Without RoPE equal tokens have nearly equal keys, which share the weight.
+            least = 0.2 if case.shape.family == "granitehybrid" else 0.5
+            what, figure = "largest attention weight", _top_weight(dump, case)
         elif name == "gates":
             what, figure, least = "largest gate", float(np.abs(_taps(dump, case, "gate")).max()), 80.0
         elif name == "tiny":
