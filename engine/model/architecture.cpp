@@ -51,6 +51,10 @@ constexpr std::array kExpertKeys = {std::string_view("expert_count")};
 constexpr std::array<std::string_view, 4> kScaleKeys = {"logit_scale", "residual_scale",
                                                         "embedding_scale", "attention.scale"};
 constexpr auto kGraniteMoeKeys = joined(kScaleKeys, kExpertKeys);
+// Files without experts have the width of the shared one, too.
+constexpr auto kGraniteHybridKeys = joined(
+    kGraniteMoeKeys,
+    std::array<std::string_view, 2>{"expert_shared_feed_forward_length", "rope.scaling.finetuned"});
 constexpr std::array<std::string_view, 2> kMistral3Keys = {"attention.temperature_scale",
                                                            "rope.scaling.yarn_log_multiplier"};
 // All positions of a token of text are equal, whatever the sections.
@@ -190,6 +194,29 @@ constexpr std::array kLfm2Roles = {
 constexpr auto kLfm2MoeRoles =
     joined(kLfm2Roles, std::array{RoleNeed{"exp_probs_b.bias", Need::kOptional}});
 
+// One product gives z, the convolution's channels and the time steps.
+constexpr std::array kGraniteHybridRoles = {
+    RoleNeed{"attn_gate.weight", Need::kRequired, "ssm_in.weight"},
+    RoleNeed{"attn_qkv.weight", Need::kRequired, "ssm_in.weight"},
+    RoleNeed{"ssm_alpha.weight", Need::kRequired, "ssm_in.weight"},
+    RoleNeed{"ssm_conv1d.bias", Need::kOptional},
+};
+
+// modeling_granitemoehybrid.py; keys as in llama.cpp's src/models/granite-hybrid.cpp. Layers
+// without KV heads are Mamba-2.
+constexpr Architecture granite_hybrid(bool with_experts) {
+  Architecture row{.name = "granitehybrid",
+                   .may_lack_rope = true,
+                   .has_scales = true,
+                   .has_mambas = true,
+                   .rope_scalings = kRopeScalings,
+                   .computed_keys = kGraniteHybridKeys,
+                   .roles = kGraniteHybridRoles};
+  row.has_experts = row.has_shared_expert = with_experts;
+  row.weighs_shared = !with_experts;
+  return row;
+}
+
 // modeling_gemma4.py, the text model; keys as in llama.cpp's src/models/gemma4.cpp.
 constexpr Architecture gemma4(bool with_experts) {
   Architecture row{.name = "gemma4",
@@ -307,6 +334,8 @@ constexpr std::array kArchitectures = {
                  .has_experts = true,
                  .rope_scalings = kRopeScalings,
                  .computed_keys = kGraniteMoeKeys},
+    granite_hybrid(false),
+    granite_hybrid(true),
     // modeling_olmo2.py and modeling_olmo3.py, which has windows and scales RoPE only without them.
     Architecture{.name = "olmo2",
                  .rope_pairs = RopePairs::kHalves,

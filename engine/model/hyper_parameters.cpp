@@ -332,6 +332,7 @@ Status Reader::read_experts() {
       .n_experts = n_experts, .n_used = n_used, .own_norms = config_.architecture->has_ffn_norms};
   if (config_.architecture->has_shared_expert) {
     LLM_TRY(spec.d_shared, read_dim(key_of(keys().d_shared)));
+    spec.weighs_shared = config_.architecture->weighs_shared;
   }
   LLM_RETURN_IF_ERROR(read_router(spec));
   std::uint64_t n_dense = 0;
@@ -389,6 +390,10 @@ Status Reader::read_heads() {
   for (std::size_t i = 0; i < config_.n_layers; ++i) {
     if (kv_heads[i] == 0 && config_.architecture->has_short_convs) {
       config_.layers[i].mixer = ShortConvSpec{.d_model = config_.d_model};
+      continue;
+    }
+    if (kv_heads[i] == 0 && config_.architecture->has_mambas) {
+      config_.layers[i].mixer = DeltaNetSpec{.is_mamba = true};
       continue;
     }
     if (kv_heads[i] == 0 || kv_heads[i] > heads[i] || heads[i] % kv_heads[i] != 0)
@@ -504,8 +509,14 @@ Status Reader::read_short_convs() {
 }
 
 Status Reader::read_delta_nets() {
-  if (config_.architecture->full_attention_period == 0) return Ok{};
-  LLM_TRY(const std::vector<bool> recurrent, read_recurrent_layers());
+  const bool is_mamba = config_.architecture->has_mambas;
+  if (config_.architecture->full_attention_period == 0 && !is_mamba) return Ok{};
+  std::vector<bool> recurrent;
+  if (is_mamba) {
+    for (const LayerSpec& layer : config_.layers) recurrent.push_back(layer.delta_net() != nullptr);
+  } else {
+    LLM_TRY(recurrent, read_recurrent_layers());
+  }
   const std::string v_heads_key = key_of(keys().delta_v_heads);
   const std::string v_rows_key = key_of(keys().delta_v_rows);
   LLM_TRY(const std::size_t k_heads, read_dim(key_of(keys().delta_k_heads)));
@@ -526,12 +537,14 @@ Status Reader::read_delta_nets() {
                                                              k_dim, kMaxDim / v_heads, v_heads));
   for (std::size_t i = 0; i < config_.n_layers; ++i)
     if (recurrent[i])
-      config_.layers[i].mixer = DeltaNetSpec{.n_k_heads = k_heads,
-                                             .n_v_heads = v_heads,
-                                             .k_dim = k_dim,
-                                             .v_dim = v_rows / v_heads,
-                                             .conv_width = width,
-                                             .grouped = config_.architecture->groups_value_heads};
+      config_.layers[i].mixer =
+          DeltaNetSpec{.n_k_heads = k_heads,
+                       .n_v_heads = v_heads,
+                       .k_dim = k_dim,
+                       .v_dim = v_rows / v_heads,
+                       .conv_width = width,
+                       .grouped = config_.architecture->groups_value_heads || is_mamba,
+                       .is_mamba = is_mamba};
   return Ok{};
 }
 
@@ -581,16 +594,26 @@ Status Reader::read_rope() {
   for (const LayerSpec& layer : config_.layers)
     if (first == 0) first = layer.head_dim();
   if (first == 0)
-    return unsupported(key_of(config_.architecture->has_short_convs ? keys().n_kv_heads
-                                                                    : keys().full_attention_period),
-                       "found no layer with attention, need one");
+    return unsupported(
+        key_of(config_.architecture->full_attention_period == 0 ? keys().n_kv_heads
+                                                                : keys().full_attention_period),
+        "found no layer with attention, need one");
   LLM_TRY(const std::size_t dims, read_rope_dims(keys().rope_dims, 0, false));
   RopeSpec rope{.dims = dims};
   LLM_TRY(rope.theta, read_positive(key_of(keys().rope_theta), config_.architecture->rope_theta));
   LLM_RETURN_IF_ERROR(read_rope_scaling(rope));
   LLM_RETURN_IF_ERROR(read_query_growth(rope));
-  config_.ropes = {rope};
   const Architecture& architecture = *config_.architecture;
+  config_.ropes = {rope};
+  if (architecture.may_lack_rope) {
+    LLM_TRY(const bool has_rope, gguf_.get_bool_or(key_of(keys().has_rope), true));
+    if (has_rope) return Ok{};
+    rope.dims = 0;
+    config_.ropes.push_back(rope);
+    for (LayerSpec& layer : config_.layers)
+      if (layer.attention() != nullptr) layer.attention()->rope = 1;
+    return Ok{};
+  }
   const std::size_t period = architecture.no_rope_period;
   const bool has_windows = std::ranges::any_of(
       config_.layers, [](const LayerSpec& layer) { return layer.window() > 0; });

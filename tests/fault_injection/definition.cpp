@@ -206,13 +206,13 @@ LLM_WRAP(add,
 
 // ---- Gated DeltaNet
 
-LLM_WRAP(convolve, "_ZN3llm9reference8convolveESt4spanIKfLm18446744073709551615EES3_b", float,
-         Floats inputs, Floats weights, bool silu) {
+LLM_WRAP(convolve, "_ZN3llm9reference8convolveESt4spanIKfLm18446744073709551615EES3_S3_b", float,
+         Floats inputs, Floats weights, Floats bias, bool silu) {
   const Fault* fault = strikes("convolve", {{"side", "definition"}, {"width", inputs.size()}});
-  if (fault == nullptr || !fault->is("oldest")) return real_convolve(inputs, weights, silu);
+  if (fault == nullptr || !fault->is("oldest")) return real_convolve(inputs, weights, bias, silu);
   std::vector<float> wrong(inputs.begin(), inputs.end());
   wrong[0] = wrong[1];
-  return real_convolve(wrong, weights, silu);
+  return real_convolve(wrong, weights, bias, silu);
 }
 
 LLM_WRAP(unit_length, "_ZN3llm9reference11unit_lengthESt4spanIfLm18446744073709551615EEf", void,

@@ -20,7 +20,7 @@ SPECIAL = {"llama-bpe": ("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"),
            "seed-coder": ("<seed:bos>", "<seed:pad>", "<seed:eos>"),
            "smaug-bpe": ("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
            "qwen2": ("<|endoftext|>", "<|im_start|>", "<|im_end|>"), "qwen35": ("<|endoftext|>", "<|im_start|>", "<|im_end|>")}
-KINDS = {"llama": "llama-bpe", "lfm2": "llama-bpe", "lfm2_moe": "llama-bpe", "llama-bpe": "llama-bpe", "smollm3": "llama-bpe", "granite": "smollm", "granitemoe": "smollm", "gpt_oss": "gpt-4o",
+KINDS = {"llama": "llama-bpe", "lfm2": "llama-bpe", "lfm2_moe": "llama-bpe", "llama-bpe": "llama-bpe", "smollm3": "llama-bpe", "granite": "smollm", "granitemoe": "smollm", "granitehybrid": "smollm", "gpt_oss": "gpt-4o",
          "ministral3": "tekken", "olmo2": "smaug-bpe", "olmo3": "smaug-bpe", "exaone4": "gpt-2", "seed_oss": "seed-coder", "hunyuan": "hunyuan-dense", "glm4": "glm4",
          "qwen2": "qwen2", "qwen3": "qwen2", "qwen3_moe": "qwen2", "qwen3_next": "qwen2", "qwen3_5": "qwen35", "qwen3_5_moe": "qwen35"}  # of byte-level BPEs: their pre-tokenizers
 GEMMA4_SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>", "<|turn>", "<turn|>")

@@ -92,6 +92,13 @@ def config_of(shape: Shape) -> PretrainedConfig:
         if shape.n_experts:
             more |= {"moe_intermediate_size": shape.d_ff, "num_experts": shape.n_experts, "num_experts_per_tok": shape.n_used,
                      "num_dense_layers": shape.n_dense}
+    elif family == "granitehybrid":
+        heads, width, state, groups = shape.delta
+        family, more = "granitemoehybrid", shape.multipliers | {
+            "num_local_experts": shape.n_experts, "num_experts_per_tok": shape.n_used, "mamba_n_heads": heads, "mamba_d_head": width,
+            "mamba_d_state": state, "mamba_n_groups": groups, "mamba_d_conv": shape.conv_width, "mamba_expand": heads * width // shape.d_model,
+            "shared_intermediate_size": 2 * shape.d_ff if shape.n_experts else shape.d_ff, "position_embedding_type": "nope",
+            "layer_types": ["full_attention" if i % 3 == 2 else "linear_attention" for i in range(shape.n_layers)]}
     elif family == "granitemoe":
         more = shape.multipliers | {"num_local_experts": shape.n_experts, "num_experts_per_tok": shape.n_used}
     elif family == "gemma2":

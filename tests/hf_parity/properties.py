@@ -15,7 +15,7 @@ def _taps(dump: ActivationDump, case: Case, tap: str) -> np.ndarray:
 def _top_weight(dump: ActivationDump, case: Case) -> float:
     """The largest attention weight of the last token of the first call, the mean over the heads of the first layer that has attention."""
     shape = case.shape
-    layer = "L003" if any(shape.delta) else "L002" if shape.family.startswith("lfm2") else "L000"
+    layer = "L002" if shape.family.startswith(("lfm2", "granitehybrid")) else "L003" if any(shape.delta) else "L000"
     query = dump.get(0, f"{layer}/q_rope")[-1].reshape(shape.n_kv_heads, -1, shape.head_dim)
     keys = dump.get(0, f"{layer}/k_rope").reshape(-1, shape.n_kv_heads, shape.head_dim)
     scores = np.einsum("hgd,khd->hgk", query, keys) * shape.attention_scale
@@ -36,7 +36,9 @@ def check_properties(dump: ActivationDump, case: Case) -> None:
         elif name == "peaked":
             what, figure, least = "standard deviation of the logits", float(dump.get(0, "G/logits").std()), 3.0
         elif name == "sharp":
-            what, figure, least = "largest attention weight", _top_weight(dump, case), 0.5
+            # Without RoPE equal tokens have nearly equal keys, which share the weight.
+            least = 0.2 if case.shape.family == "granitehybrid" else 0.5
+            what, figure = "largest attention weight", _top_weight(dump, case)
         elif name == "gates":
             what, figure, least = "largest gate", float(np.abs(_taps(dump, case, "gate")).max()), 80.0
         elif name == "tiny":

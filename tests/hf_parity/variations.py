@@ -84,8 +84,9 @@ def sharp(state: State, rng: torch.Generator) -> None:
     for value in _matching(state, HEAD_NORMS):
         value.add_(added).mul_(apart).sub_(added)
     if not _matching(state, HEAD_NORMS):
+        # Without RoPE positions tell nothing, and sums of Mamba-2 make rows alike.
         for value in _matching(state, "[qk]_proj.weight"):
-            value.mul_(4.0)
+            value.mul_(16.0 if _matching(state, "mamba.A_log") else 4.0)
         for value, out in zip(_matching(state, "qkv_proj"), _matching(state, "o_proj")):
             value[:(value.shape[0] + out.shape[1]) // 2].mul_(4.0)  # q and k; v has as many rows as k
 
@@ -127,7 +128,7 @@ def balance(state: State, shape: Shape) -> None:
     of the embedding, with hardly any part of the layers."""
     by = shape.multipliers
     state["model.embed_tokens.weight"].div_(by["embedding_multiplier"])
-    for value in _matching(state, "o_proj|down_proj"):
+    for value in _matching(state, "o_proj|down_proj|out_proj|output_linear"):
         value.div_(by["residual_multiplier"])
     for value in _matching(state, "q_proj"):
         value.div_(by["attention_multiplier"] * shape.head_dim**0.5)

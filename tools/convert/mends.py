@@ -62,10 +62,23 @@ def window(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
 def head_dim(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
     """A head dim that is not d_model / n_heads is dropped by Granite and Phi-3."""
     dim = of.config.get("head_dim")
-    if dim and value_of(writer, "{arch}.attention.key_length") is None and of.config.get("model_type") in ("granite", "granitemoe", "phi3"):
+    if dim and value_of(writer, "{arch}.attention.key_length") is None and of.config.get("model_type") in ("granite", "granitemoe", "granitemoehybrid", "phi3"):
         put(writer, "{arch}.attention.key_length", dim)
         put(writer, "{arch}.attention.value_length", dim)
         put(writer, "{arch}.rope.dimension_count", int(dim * (of.rope.get("partial_rotary_factor") or 1.0)))
+
+
+def old_layer_types(kinds: list[str]) -> list[str]:
+    """Those of a Granite hybrid, by the names of older checkpoints."""
+    return [{"full_attention": "attention", "linear_attention": "mamba"}.get(kind, kind) for kind in kinds]
+
+
+def hybrid(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
+    """Of Granite's hybrids the converter writes a context of its own, and of those without experts another width."""
+    if of.config.get("model_type") == "granitemoehybrid":
+        put(writer, "{arch}.context_length", writer.context)
+        if not of.config.get("num_local_experts"):
+            put(writer, "{arch}.feed_forward_length", of.config["shared_intermediate_size"])
 
 
 def rope_theta(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
@@ -145,4 +158,4 @@ def sentencepiece(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
             kinds[token["id"]] = gguf.TokenType.CONTROL if token.get("special") else gguf.TokenType.USER_DEFINED
 
 
-MENDS = (window, head_dim, rope_theta, rope_magnitude, ends, added_around, sentencepiece)
+MENDS = (window, head_dim, hybrid, rope_theta, rope_magnitude, ends, added_around, sentencepiece)

@@ -8,7 +8,7 @@ import gguf
 import numpy as np
 
 from errors import ConversionError
-from mends import Checkpoint, value_of
+from mends import Checkpoint, old_layer_types, value_of
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ CLASSES = {
                          ("gelu_pytorch_tanh",), partial_rope=True, ropes=("proportional",), plain_windows=True),
     "lfm2": Class({"conv_bias": (False,)}), "lfm2_moe": Class({"conv_bias": (False,), "norm_topk_prob": (True,)}),
     "granite": Class(multipliers=MULTIPLIERS), "granitemoe": Class(multipliers=MULTIPLIERS),
+    "granitemoehybrid": Class({"attention_bias": (False,), "mamba_proj_bias": (False,), "normalization_function": ("rmsnorm", None),
+                               "time_step_limit": ([0.0, math.inf], [0.0, {"__float__": "Infinity"}], None)}, multipliers=MULTIPLIERS),
     "phi3": Class(partial_rope=True, ropes=("default", "longrope", "su"))}
 
 
@@ -65,6 +67,10 @@ def check_config(of: Checkpoint) -> None:
     for key, values in allowed.items():
         if config.get(key) not in values:
             refuse(f"config.json: {key} is {config.get(key)!r}", repr(values[0]))
+    if config["model_type"] == "granitemoehybrid":
+        needed = ("nope", None) if "mamba" in old_layer_types(config.get("layer_types", [])) else ("rope",)
+        if config.get("position_embedding_type") not in needed:
+            refuse(f"config.json: position_embedding_type is {config.get('position_embedding_type')!r}", repr(needed[0]))
     for key in known.multipliers:
         if not isinstance(config.get(key), (int, float)) or not 0 < config[key] < math.inf:
             refuse(f"config.json: {key} is {config.get(key)!r}", "a number above 0")

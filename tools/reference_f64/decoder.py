@@ -189,6 +189,24 @@ def delta_net(step: Step, normed: np.ndarray) -> np.ndarray:
     return step.tap("attn_out", step.product("ssm_out", out))
 
 
+def mamba(step: Step, normed: np.ndarray) -> np.ndarray:
+    """A state that each token is added to, behind a convolution over a few tokens."""
+    ops, layer, block, d = step.ops, step.layer, f"blk.{step.layer}", step.hp.delta
+    z, xbc, steps = np.split(step.product("ssm_in", normed), [d.v_width, d.v_width + d.channels], axis=-1)
+    xbc, z, steps = map(step.tap, ("qkv", "z", "alpha"), (xbc, z, steps))
+    parts, bias = [], step.bias("ssm_conv1d")
+    for text, own in step.segments:
+        part, text.inputs[layer] = ops.convolved(xbc[own], text.inputs[layer], f"{block}.ssm_conv1d.weight")
+        parts.append(ops.silu(part if bias is None else part + bias))
+    xbc, parts = step.tap("qkv_conv", np.concatenate(parts)), []
+    for text, own in step.segments:
+        part, text.states[layer] = ops.scan(xbc[own], steps[own], block, text.states[layer])
+        parts.append(part)
+    out = step.tap("delta", np.concatenate(parts)) * ops.silu(z)
+    groups = ops.norm(out.reshape(step.n, d.k_heads, -1), f"{block}.ssm_norm.weight")
+    return step.tap("attn_out", step.product("ssm_out", step.tap("delta_norm", groups.reshape(step.n, -1))))
+
+
 def short_conv(step: Step, normed: np.ndarray) -> np.ndarray:
     """A convolution over a few tokens between two gates."""
     ops, layer = step.ops, step.layer
@@ -236,6 +254,8 @@ def mixture(step: Step, normed: np.ndarray) -> np.ndarray:
     if not step.hp.d_shared:
         return mixed
     out = of_every_token(step, normed, "_shexp")
+    if step.family.plain_shared:
+        return step.tap("ffn_sum", mixed + out)
     weight = step.tap("shared_weight", normed @ step.ops.vector(f"blk.{step.layer}.ffn_gate_inp_shexp.weight").reshape(-1, 1))
     return step.tap("ffn_sum", mixed + step.ops.gated(out, weight))
 
@@ -288,7 +308,7 @@ class Layer:
 
 
 def layers_of(hp: HParams, family: Family) -> list[Layer]:
-    of_experts, recurrent = beside_experts if family.beside else mixture, short_conv if hp.conv_width else delta_net
+    of_experts, recurrent = beside_experts if family.beside else mixture, short_conv if hp.conv_width else mamba if family.mamba else delta_net
     return [Layer(recurrent if hp.is_recurrent(layer) else attention, (of_experts if hp.has_experts(layer) else feed_forward,))
             for layer in range(hp.n_layers)]
 

@@ -23,13 +23,13 @@ def rope_of(source: GgufModel) -> dict:
         raise UnsupportedModel("rope_freqs.weight and a magnitude of RoPE have no counterpart here")
     else:
         found = {"rope_type": "linear", "factor": rope.scale} if rope.scale != 1.0 else {"rope_type": "default"}
-    return found | {"rope_theta": rope.theta, "partial_rotary_factor": rope.dims / hp.head_dim}
+    return found | {"rope_theta": rope.theta, "partial_rotary_factor": (rope.dims or hp.head_dim) / hp.head_dim}
 
 
 def config_of(source: GgufModel) -> PretrainedConfig:
     """The GGUF's hyper-parameters."""
     hp = source.hparams
-    if hp.value_dim != hp.head_dim or (hp.rope.dims != hp.head_dim and source.architecture not in ("phi3", "qwen35", "qwen35moe", "qwen3next", "glm4")):
+    if hp.value_dim != hp.head_dim or (hp.rope.dims not in (hp.head_dim, 0) and source.architecture not in ("phi3", "qwen35", "qwen35moe", "qwen3next", "glm4")):
         raise UnsupportedModel("partial RoPE or its own value width have no counterpart here")
     rope = rope_of(source)
     kind, more = source.architecture, {}
@@ -90,6 +90,12 @@ def config_of(source: GgufModel) -> PretrainedConfig:
                 "residual_multiplier": hp.residual_scale, "logits_scaling": hp.logit_scale}
         if hp.n_experts:
             more |= {"num_local_experts": hp.n_experts, "num_experts_per_tok": hp.n_experts_used}
+        if source.family.mamba:
+            kind, d = "granitemoehybrid", hp.delta
+            more |= {"layer_types": ["linear_attention" if recurrent else "full_attention" for recurrent in hp.recurrent],
+                     "mamba_n_heads": d.v_heads, "mamba_d_head": d.v_dim, "mamba_d_state": d.k_dim, "mamba_n_groups": d.k_heads,
+                     "mamba_d_conv": d.width, "mamba_expand": d.v_width // hp.d_model, "num_local_experts": hp.n_experts,
+                     "shared_intermediate_size": hp.d_shared or hp.d_ff, "position_embedding_type": "rope" if hp.rope.dims else "nope"}
     return AutoConfig.for_model(
         kind, **more, vocab_size=source.vocab_size, hidden_size=hp.d_model, intermediate_size=hp.d_ffs[0],
         num_hidden_layers=hp.n_layers, num_attention_heads=hp.n_heads, num_key_value_heads=hp.n_kv_heads,

@@ -8,7 +8,7 @@ import numpy as np
 import q8_cache
 from contract import Arithmetic
 from decoder import Decoder
-from delta_net import convolved, delta_rule, silu
+from delta_net import convolved, delta_rule, scan, silu
 from gguf_model import GgufModel
 from q8_cache import capped
 from rope import Rope, rotate
@@ -142,6 +142,10 @@ class F64:
                    state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         slope, dt = self.model.weight(f"{block}.ssm_a"), self.model.weight(f"{block}.ssm_dt.bias")
         return delta_rule(qkv, beta, alpha, slope, dt, self.hparams.delta, state)
+
+    def scan(self, xbc: np.ndarray, steps: np.ndarray, block: str, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        slope, past = (self.model.weight(f"{block}.{name}").reshape(-1) for name in ("ssm_a", "ssm_d"))
+        return scan(xbc, steps, slope, self.model.weight(f"{block}.ssm_dt.bias"), past, self.hparams.delta, state)
 
     def route(self, router: np.ndarray, bias: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         chosen, weights = route(router, self.hparams.n_experts_used, self.family.router, bias)

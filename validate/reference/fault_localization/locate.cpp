@@ -87,6 +87,11 @@ std::string suspects(const Tap& tap, const std::string& type) {
       return "which parts of the product are multiplied";
     case TapOp::kDeltaRule:
       return "the lengths of q and k, which key head a value head has, beta, what stays, or states";
+    case TapOp::kScan:
+      return "the parts of the convolution, which B and C a head has, the time step, what stays, "
+             "what goes past the state, or states";
+    case TapOp::kNormOfGated:
+      return "eps, the norm's weight, its groups, or whether the gate comes before it";
     case TapOp::kGatedNorm:
       return "eps, the norm's weight, or the gate";
     case TapOp::kActivation:
