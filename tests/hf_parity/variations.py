@@ -84,9 +84,8 @@ def sharp(state: State, rng: torch.Generator) -> None:
     for value in _matching(state, HEAD_NORMS):
         value.add_(added).mul_(apart).sub_(added)
     if not _matching(state, HEAD_NORMS):
-        # Without RoPE positions tell nothing, and sums of Mamba-2 make rows alike.
         for value in _matching(state, "[qk]_proj.weight"):
-            value.mul_(16.0 if _matching(state, "mamba.A_log") else 4.0)
+            value.mul_(4.0)
         for value, out in zip(_matching(state, "qkv_proj"), _matching(state, "o_proj")):
             value[:(value.shape[0] + out.shape[1]) // 2].mul_(4.0)  # q and k; v has as many rows as k
 

@@ -70,6 +70,10 @@ class ActivationDump:
             raise ValueError(f"unknown global tap {tap!r}")
         self._put(f"G/{tap}", value, ndim=2, token_axis=0)
 
+    def tokens(self, step: int) -> np.ndarray:
+        """The tokens that a step fed."""
+        return np.asarray(self._tokens[self._step_ptr[step]:self._step_ptr[step + 1]])
+
     def get(self, step: int, name: str) -> np.ndarray:
         """The stored array, e.g. get(0, 'L001/q') or get(0, 'G/logits')."""
         return self._arrays[f"s{step:04d}/{name}"]
