@@ -135,7 +135,7 @@ constexpr std::array kShapes = {
                    granite_hybrid({2, 16, 40, 24, 4})},
     SyntheticShape{
         "granitehybridmoe-small", 128, 96, 4, 4, 1, 48, 515, 512, false,
-        granite_hybrid({1, 4, 64, 64, 4}, {.n_experts = 10, .n_experts_used = 6, .d_shared = 160})},
+        granite_hybrid({2, 4, 64, 64, 4}, {.n_experts = 10, .n_experts_used = 6, .d_shared = 160})},
     SyntheticShape{"granite-4.0-h-1b-8l", 1536, 4096, 8, 12, 4, 128, 100352, 131072, true,
                    granite_hybrid({1, 48, 128, 64, 4})},
     SyntheticShape{"lfm2-1.2b", 2048, 8192, 16, 32, 8, 64, 65536, 128000, true, lfm2()},

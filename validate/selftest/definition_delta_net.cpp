@@ -261,8 +261,7 @@ CheckResult check_steps() {
 
 std::vector<CheckResult> check_definition_of_delta_net(const DeltaNetSpec& spec) {
   if (spec.is_mamba)
-    return {check_gates(), check_steps(), check_convolution(spec.conv_width),
-            check_scan(spec.k_dim)};
+    return {check_steps(), check_convolution(spec.conv_width), check_scan(spec.k_dim)};
   return {check_gates(), check_convolution(spec.conv_width), check_length(spec.k_dim),
           RuleCheck(spec).run()};
 }
