@@ -58,7 +58,9 @@ struct HyperParameterKeys {
   std::string_view d_expert = "expert_feed_forward_length";  ///< where dense layers have d_ff
   std::string_view n_dense_layers = "leading_dense_block_count";
   std::string_view router = "expert_gating_func";
+  std::string_view experts_add_up = "expert_weights_norm";
   std::string_view experts_scale = "expert_weights_scale";
+  std::string_view n_shared_experts = "expert_shared_count";
   std::string_view d_shared = "expert_shared_feed_forward_length";
   std::string_view pooling = "pooling_type";
   std::string_view n_mtp_layers = "nextn_predict_layers";
@@ -152,7 +154,9 @@ struct Architecture {
   bool has_experts = false;         ///< feed-forwards are mixtures of experts
   bool has_dense_layers = false;    ///< but for the file's first ones
   Router router = Router::kSoftmax;
+  bool weights_add_up = true;      ///< FfnSpec::weights_add_up, if the file does not say
   bool has_shared_expert = false;  ///< FfnSpec::d_shared
+  bool counts_shared = false;      ///< it is as wide as the file's expert_shared_count experts
   bool weighs_shared = true;       ///< FfnSpec::weighs_shared
   bool has_ffn_norms = false;      ///< FfnSpec::own_norms
   /// All but the last of so many layers have the file's attention.sliding_window; 1: every layer

@@ -44,6 +44,7 @@ class Reader {
   Status read_short_convs();
   Result<std::size_t> read_conv_width() const;
   Status read_router(FfnSpec& spec) const;
+  Result<std::size_t> read_shared_width(std::size_t d_expert) const;
   Result<std::vector<bool>> read_recurrent_layers() const;
   /// A flag of each layer; empty where the key is absent or holds no array.
   Result<std::vector<bool>> read_flags(const std::string& key) const;
@@ -330,10 +331,7 @@ Status Reader::read_experts() {
   LLM_RETURN_IF_ERROR(check(keys().d_model, config_.d_model));
   FfnSpec spec{
       .n_experts = n_experts, .n_used = n_used, .own_norms = config_.architecture->has_ffn_norms};
-  if (config_.architecture->has_shared_expert) {
-    LLM_TRY(spec.d_shared, read_dim(key_of(keys().d_shared)));
-    spec.weighs_shared = config_.architecture->weighs_shared;
-  }
+  spec.weighs_shared = config_.architecture->weighs_shared;
   LLM_RETURN_IF_ERROR(read_router(spec));
   std::uint64_t n_dense = 0;
   std::string_view width_key = keys().d_ff;
@@ -349,11 +347,32 @@ Status Reader::read_experts() {
   for (std::size_t i = static_cast<std::size_t>(n_dense); i < config_.n_layers; ++i) {
     spec.d_ff = static_cast<std::size_t>(widths[i]);
     LLM_RETURN_IF_ERROR(check(width_key, spec.d_ff));
+    LLM_TRY(spec.d_shared, read_shared_width(spec.d_ff));
     config_.layers[i].ffns = {spec};
   }
   if (config_.architecture->has_ffn_norms)
     config_.router_divisor = static_cast<float>(std::sqrt(static_cast<double>(config_.d_model)));
   return Ok{};
+}
+
+/// The width of the expert that every row goes through; 0: there is none.
+Result<std::size_t> Reader::read_shared_width(std::size_t d_expert) const {
+  const Architecture& architecture = *config_.architecture;
+  if (!architecture.has_shared_expert) return std::size_t{0};
+  if (!architecture.counts_shared) {
+    const std::string width_key = key_of(keys().d_shared);
+    if (architecture.weighs_shared) return read_dim(width_key);
+    if (gguf_.find(width_key) == nullptr) return std::size_t{0};
+    LLM_TRY(const PerLayer widths, read_per_layer(width_key));
+    return std::ranges::count(widths, 0U) == std::ssize(widths) ? std::size_t{0}
+                                                                : read_dim(width_key);
+  }
+  const std::string key = key_of(keys().n_shared_experts);
+  LLM_TRY(const std::uint64_t n, gguf_.get_unsigned_or(key, 0));
+  if (n > kMaxDim / d_expert)
+    return malformed(key, fmt::format("found {}, need at most {} of width {}", n,
+                                      kMaxDim / d_expert, d_expert));
+  return static_cast<std::size_t>(n) * d_expert;
 }
 
 /// How the experts are chosen.
@@ -367,6 +386,8 @@ Status Reader::read_router(FfnSpec& spec) const {
   if (found != known)
     return unsupported(key, fmt::format("found {}, need {}: weights of experts are {} here", found,
                                         known, is_softmax ? "a softmax" : "sigmoids"));
+  LLM_TRY(spec.weights_add_up, gguf_.get_bool_or(key_of(keys().experts_add_up),
+                                                 config_.architecture->weights_add_up));
   const std::string scale_key = key_of(keys().experts_scale);
   LLM_TRY(spec.experts_scale, gguf_.get_float_or(scale_key, 1));
   if (spec.experts_scale == 0) spec.experts_scale = 1;  // a key that is not there

@@ -82,10 +82,10 @@ struct ShortConvSpec {
   ConvolutionSpec convolution() const { return {d_model, conv_width}; }
 };
 
-/// How a router's logits become the choice of experts and their weights (docs/numerics.md).
+/// How a router's logits become probabilities of experts (docs/numerics.md).
 enum class Router {
-  kSoftmax,  ///< of the chosen logits
-  kSigmoid,  ///< of each logit, divided by the sum of the chosen
+  kSoftmax,
+  kSigmoid,  ///< of each logit
 };
 
 /// A gated feed-forward, or a mixture of experts.
@@ -96,6 +96,7 @@ struct FfnSpec {
   std::size_t d_shared = 0;   ///< width of an expert that every row uses; 0: there is none
   bool weighs_shared = true;  ///< its output is multiplied by the sigmoid of a product
   Router router = Router::kSoftmax;
+  bool weights_add_up = true;  ///< the weights of the chosen experts are divided by their sum
   float experts_scale = 1;  ///< expert_weights_scale: the experts' weights are multiplied by it
   /// The router, the experts and the shared expert read norms of their own of the residual stream,
   /// and what the experts and the shared one give is normed before it is added.

@@ -143,6 +143,15 @@ LLM_WRAP(route,
     std::ranges::reverse(weights);
   }
   if (fault->is("no_bias")) real_route(spec, logits, {}, chosen, weights);
+  if (fault->is("bias_of_logits") && spec.router == Router::kSoftmax && !bias.empty()) {
+    for (std::size_t i = 0; i < n; ++i) other[i] += bias[i];
+    real_route(spec, other, {}, chosen, weights);
+  }
+  if (fault->is("divided_otherwise")) {
+    FfnSpec wrong = spec;
+    wrong.weights_add_up = !spec.weights_add_up;
+    real_route(wrong, logits, bias, chosen, weights);
+  }
   if (fault->is("by_magnitude")) {
     for (float& logit : other) logit = std::abs(logit);
     real_route(spec, other, bias, chosen, weights);
