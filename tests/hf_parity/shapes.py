@@ -48,7 +48,9 @@ class Shape:
     gemma4: dict = field(default_factory=dict)  # what its config has beyond gemma3's; window layers have head_dim and n_kv_heads
     n_experts: int = 0  # each of d_ff; 0: the feed-forward is no mixture
     n_used: int = 0  # by a token
-    n_dense: int = 0  # of lfm2_moe, the first layers, without experts
+    n_dense: int = 0  # the first layers, without experts
+    n_shared: int = 0  # experts that every token goes through
+    adds_up: bool = True  # weights of experts are divided by their sum
     conv_width: int = 3  # of lfm2 and granitehybrid
 
     @property
@@ -226,6 +228,39 @@ FAMILY_SHAPES = (
           multipliers=GRANITE | {"attention_multiplier": 0.02, "logits_scaling": 10.0}),
     Shape("granitehybrid-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, family="granitehybrid", delta=(4, 64, 128, 1), conv_width=4, n_experts=16,
           n_used=4, multipliers=GRANITE | {"attention_multiplier": 1 / 32, "logits_scaling": 16.0}),
+    Shape("ernie4.5moe-tied-gqa64-2-of-8", 256, 3, 4, 2, 64, 256, 700, tied=True, theta=500000.0, family="ernie4_5_moe", n_experts=8, n_used=2,
+          n_dense=1, n_shared=2),
+    Shape("ernie4.5moe-mqa48-6-of-10", 192, 4, 4, 1, 48, 96, 645, theta=500000.0, family="ernie4_5_moe", n_experts=10, n_used=6, n_dense=2, n_shared=1),
+    Shape("ernie4.5moe-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, theta=500000.0, family="ernie4_5_moe", n_experts=16, n_used=4),
+    Shape("glm4moe-tied-gqa64-2-of-8", 256, 3, 4, 2, 64, 256, 700, tied=True, theta=1e6, family="glm4_moe", partial_rotary=0.5, n_experts=8,
+          n_used=2, n_dense=1, n_shared=1),
+    Shape("glm4moe-mqa48-6-of-10", 192, 4, 4, 1, 48, 96, 645, theta=1e6, family="glm4_moe", partial_rotary=0.5, n_experts=10, n_used=6, n_dense=2,
+          n_shared=2),
+    Shape("glm4moe-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, theta=1e6, family="glm4_moe", partial_rotary=0.5, n_experts=16, n_used=4, n_shared=1),
+    Shape("dots1-tied-gqa64-2-of-8", 256, 3, 4, 2, 64, 256, 700, tied=True, eps=1e-6, theta=1e7, family="dots1", n_experts=8, n_used=2, n_dense=1,
+          n_shared=2),
+    Shape("dots1-mqa48-6-of-10", 192, 4, 4, 1, 48, 96, 645, eps=1e-6, theta=1e7, family="dots1", n_experts=10, n_used=6, n_dense=1, n_shared=1,
+          adds_up=False),
+    Shape("dots1-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, eps=1e-6, theta=1e7, family="dots1", n_experts=16, n_used=4, n_shared=1),
+    Shape("hunyuanmoe-gqa64-2-of-8", 256, 3, 4, 2, 64, 256, 700, theta=1e6, family="hunyuan_moe", n_experts=8, n_used=2, n_shared=1),
+    Shape("hunyuanmoe-tied-mqa48-6-of-10", 192, 4, 4, 1, 48, 96, 645, tied=True, theta=1e6, family="hunyuan_moe", n_experts=10, n_used=6, n_shared=1),
+    Shape("hunyuanmoe-mha128-alpha-4-of-16", 512, 2, 4, 4, 128, 64, 1000, theta=10000.0, family="hunyuan_moe", n_experts=16, n_used=4, n_shared=1,
+          rope={"rope_type": "dynamic", "alpha": 1000.0, "factor": 1.0, "original_max_position_embeddings": 32768}),
+    Shape("minimax-m2-tied-gqa64-2-of-8", 256, 3, 4, 2, 64, 256, 700, tied=True, eps=1e-6, theta=5e6, family="minimax_m2", partial_rotary=0.5,
+          n_experts=8, n_used=2),
+    Shape("minimax-m2-mqa48-6-of-10", 192, 4, 4, 1, 48, 96, 645, eps=1e-6, theta=5e6, family="minimax_m2", partial_rotary=0.5, n_experts=10, n_used=6),
+    Shape("minimax-m2-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, eps=1e-6, theta=5e6, family="minimax_m2", n_experts=16, n_used=4),
+    Shape("qwen2moe-tied-gqa64-2-of-8", 256, 3, 4, 2, 64, 256, 700, tied=True, eps=1e-6, theta=1e6, family="qwen2_moe", n_experts=8, n_used=2,
+          adds_up=False),
+    Shape("qwen2moe-mqa48-6-of-10", 192, 4, 4, 1, 48, 96, 645, eps=1e-6, theta=1e6, family="qwen2_moe", n_experts=10, n_used=6, adds_up=False),
+    Shape("qwen2moe-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, eps=1e-6, theta=1e6, family="qwen2_moe", n_experts=16, n_used=4, adds_up=False),
+    Shape("olmoe-tied-gqa64-2-of-8", 256, 3, 4, 2, 64, 256, 700, tied=True, family="olmoe", n_experts=8, n_used=2, adds_up=False),
+    Shape("olmoe-mqa48-6-of-10", 192, 4, 4, 1, 48, 96, 645, family="olmoe", n_experts=10, n_used=6, adds_up=False),
+    Shape("olmoe-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, family="olmoe", n_experts=16, n_used=4, adds_up=False),
+    Shape("granitemoe-gqa64-2-of-8-shared", 256, 3, 4, 2, 64, 256, 700, theta=1500000.0, family="granitemoe", n_experts=8, n_used=2, n_shared=2,
+          multipliers=GRANITE | {"attention_multiplier": 1 / 64}),
+    Shape("granitemoe-tied-mqa48-6-of-10-shared", 192, 4, 4, 1, 48, 96, 645, tied=True, family="granitemoe", n_experts=10, n_used=6, n_shared=1,
+          multipliers=GRANITE | {"attention_multiplier": 0.02, "logits_scaling": 10.0}),
 )
 FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100")
 ALWAYS_TIED = ("gemma2", "lfm2_moe")

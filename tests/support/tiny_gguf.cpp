@@ -167,13 +167,14 @@ HyperParameters hyper_parameters(const TinyOptions& options) {
   config.n_layers = options.n_layers;
   if (has_recurrent_layers(*config.architecture))
     config.n_layers = std::max(config.n_layers, kFullAttentionPeriod);
+  if (config.architecture->has_dense_layers)
+    config.n_layers = std::max<std::size_t>(config.n_layers, 2);
   config.d_model = kModelDim;
   const std::size_t head_dim = options.architecture == "qwen3" ? kWideHeadDim : kHeadDim;
   FfnSpec ffn{.d_ff = kFeedForward};
   if (config.architecture->has_experts) {
     ffn.n_experts = kExperts;
     ffn.n_used = kExpertsUsed;
-    if (config.architecture->has_shared_expert) ffn.d_shared = kSharedFeedForward;
     ffn.weighs_shared = config.architecture->weighs_shared;
   }
   config.ropes = {RopeSpec{.dims = head_dim}};
@@ -185,6 +186,8 @@ HyperParameters hyper_parameters(const TinyOptions& options) {
     AttentionSpec attention{
         .n_heads = kHeads / part, .n_kv_heads = kKvHeads / part, .head_dim = head_dim};
     ffn.d_ff = kFeedForward / part;
+    if (config.architecture->has_shared_expert)
+      ffn.d_shared = config.architecture->counts_shared ? ffn.d_ff : kSharedFeedForward;
     attention.output_gate = config.architecture->has_output_gate;
     attention.norms_rows = config.architecture->norms_rows;
     attention.rotates_first = config.architecture->rotates_first;
@@ -305,8 +308,11 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
   if (config.architecture->has_experts) {
     model.set_u32(key(config.architecture->keys.n_experts), kExperts);
     model.set_u32(key(config.architecture->keys.n_experts_used), kExpertsUsed);
-    if (config.architecture->has_shared_expert)
+    if (config.architecture->counts_shared) {
+      model.set_u32(key(config.architecture->keys.n_shared_experts), 1);
+    } else if (config.architecture->has_shared_expert) {
       model.set_u32(key(config.architecture->keys.d_shared), kSharedFeedForward);
+    }
   }
   if (config.architecture->has_dense_layers) {
     model.set_u32(key(config.architecture->keys.d_expert), kFeedForward);
@@ -428,7 +434,9 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
       if (role.per_layer != (at != kOutsideLayers)) continue;
       const Need need = need_of(of, role, at);
       if (need == Need::kAbsent) continue;
-      if (need == Need::kOptional && !role.name.ends_with(".bias")) continue;
+      if (need == Need::kOptional && !role.name.ends_with(".bias") &&
+          !role.name.ends_with("_norm.weight"))
+        continue;
       if (std::ranges::count(model.tensors, name_in_file(of, role, at), &Tensor::name) > 0)
         continue;  // those above, and of one tensor that several roles read
       const RowsInTensor rows = rows_in_tensor(of, role, at);

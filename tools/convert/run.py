@@ -67,6 +67,8 @@ def write(directory: Path, output: Path, kind: gguf.LlamaFileType, context: int 
         kind_of_model = conversion.get_model_class(architecture)
     except NotImplementedError as error:
         raise ConversionError(f"config.json: architectures is {architecture}, which llama.cpp's converter does not know") from error
+    if architecture == "HunYuanMoEV1ForCausalLM" and (directory / "tokenizer.json").is_file():  # else only a checkpoint's own code reads it
+        kind_of_model.set_vocab = kind_of_model._set_vocab_gpt2
     refusals.check_config(of)
     refusals.check_tokenizer(of)
     positions = _check_context(of, context)

@@ -109,7 +109,7 @@ def attention(step: Step, normed: np.ndarray) -> np.ndarray:
         if step.family.row_norm:
             value = step.norm(f"attn_{name}_norm", value)
         heads = value.reshape(n, -1, hp.head_dim_of(step.layer))
-        of_heads = step.family.head_norm and not step.family.row_norm
+        of_heads = step.family.head_norm and not step.family.row_norm and step.ops.has(f"blk.{step.layer}.attn_{name}_norm.weight")
         if of_heads and not step.family.rotates_first:
             heads = step.norm(f"attn_{name}_norm", heads)
         heads = ops.turned(heads, step.turns)
@@ -230,7 +230,7 @@ def experts(step: Step, normed: np.ndarray, router: np.ndarray) -> np.ndarray:
     n, used = step.n, step.hp.n_experts_used
     bias = f"blk.{step.layer}.exp_probs_b.bias"
     has_bias = step.family.expert_bias and step.ops.has(bias)
-    chosen, weights = step.ops.route(step.tap("router", router), step.ops.vector(bias) if has_bias else None)
+    chosen, weights = step.ops.route(step.tap("router", router), step.ops.vector(bias).reshape(-1) if has_bias else None)
     repeated = np.repeat(normed[:, None], used, axis=1)
     if "ffn_gate_up_exps" in step.family.fused:
         both = np.split(step.of_experts("ffn_gate_up_exps", repeated, chosen), 2, axis=-1)

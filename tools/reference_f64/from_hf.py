@@ -52,6 +52,8 @@ def to_half(rows: np.ndarray, heads: int, rope_dim: int) -> np.ndarray:
 EXPERTS = {"ffn_gate_exps.weight": "mlp.experts.gate_up_proj", "ffn_gate_exps.bias": "mlp.experts.gate_up_proj_bias",
            "ffn_down_exps.weight": "mlp.experts.down_proj", "ffn_down_exps.bias": "mlp.experts.down_proj_bias",
            "ffn_gate_inp.weight": "mlp.router.weight", "ffn_gate_inp.scale": "router.scale", "ffn_down_exps.scale": "router.per_expert_scale", "exp_probs_b.bias": "mlp.expert_bias"}
+# Of a layer, transformers' names of what EXPERTS has under another.
+NAMES = {"block_sparse_moe|feed_forward": "mlp", r"mlp\.(gate\.)?(moe_statics\.)?e_score_correction_bias": "mlp.expert_bias"}
 
 
 def tensor_names(source: GgufModel, n_layers: int, parameters: Iterable[str]) -> dict[str, str]:
@@ -60,10 +62,11 @@ def tensor_names(source: GgufModel, n_layers: int, parameters: Iterable[str]) ->
     known, out = gguf.get_tensor_name_map(arch, n_layers), {}
     for parameter in parameters:
         layer, part = re.fullmatch(r"(?:model\.layers\.(\d+)\.)?(.+)", parameter).groups()
-        experts = [f"blk.{layer}.{name}" for name, hf_name in EXPERTS.items() if hf_name == re.sub("block_sparse_moe|feed_forward", "mlp", part)]
+        common = functools.reduce(lambda name, row: re.sub(*row, name), NAMES.items(), part)
+        experts = [f"blk.{layer}.{name}" for name, hf_name in EXPERTS.items() if hf_name == common]
         named = parameter.replace(".dt_bias", ".dt_proj.bias")
         name = (experts or [known.get_name(named, (".weight", ".bias")) or ""])[0].replace("ssm_in", "ssm_in" if source.family.mamba else "attn_qkv")
-        if "shared_mlp" in part:
+        if part.startswith("shared_mlp"):
             kind = "_shexp" if source.hparams.d_shared else ""
             name = f"blk.{layer}.ffn_{'gate' if 'input' in part else 'down'}{kind}"
         choices = (name, name + ".weight", name + ".bias", "token_embd.weight" if parameter == "lm_head.weight" else "")
@@ -88,6 +91,8 @@ def weight_of(source: GgufModel, name: str, head_dim: int) -> np.ndarray:
         weight = weight - np.float32(1)  # a GGUF has what the class adds
     if part == "shortconv.conv.weight":
         weight = weight[:, None]
+    if part == "exp_probs_b.bias" and source.architecture == "ernie4_5-moe":
+        weight = weight.reshape(1, -1)
     if part == "ffn_gate_inp_shexp.weight":
         weight = weight.reshape(1, -1)
     if source.architecture == "qwen3next" and part == "attn_qkv.weight":  # the class has those of each key head together
@@ -96,6 +101,8 @@ def weight_of(source: GgufModel, name: str, head_dim: int) -> np.ndarray:
         return np.concatenate([x.reshape(d.k_heads, -1, x.shape[1]) for x in parts], axis=1).reshape(-1, weight.shape[1])
     if source.family.mamba:
         return mamba_weight_of(source, name, part, weight)
+    if source.family.scales and part == "ffn_gate_shexp.weight":
+        return np.concatenate([weight, source.weight(name.replace("gate", "up"), np.float32)])
     return delta_weight_of(hp.delta, part, weight) if hp.delta else weight
 
 

@@ -6,7 +6,7 @@ from gguf_model import GgufModel
 from hparams import UnsupportedModel
 
 
-PAIRED = ("ernie4_5", "glm4")  # classes whose pairs of a head's dims are neighbours, as in their files; of others they are halves
+PAIRED = ("ernie4_5", "ernie4_5-moe", "ernie4_5_moe", "glm4")  # classes whose pairs of a head's dims are neighbours, as in their files; of others they are halves
 
 
 def rope_of(source: GgufModel) -> dict:
@@ -26,10 +26,34 @@ def rope_of(source: GgufModel) -> dict:
     return found | {"rope_theta": rope.theta, "partial_rotary_factor": (rope.dims or hp.head_dim) / hp.head_dim}
 
 
+WITH_EXPERTS = {"ernie4_5-moe": "ernie4_5_moe", "hunyuan-moe": "hunyuan_v1_moe", "qwen2moe": "qwen2_moe", "olmoe": "olmoe", "dots1": "dots1",
+                "glm4moe": "glm4_moe", "minimax-m2": "minimax_m2"}  # classes
+
+
+def mixture_of(source: GgufModel) -> tuple[str, dict]:
+    """The class and what its config says of experts."""
+    hp, kind = source.hparams, WITH_EXPERTS[source.architecture]
+    n_shared = hp.d_shared // hp.d_ff
+    if kind == "ernie4_5_moe":
+        return kind, {"moe_num_experts": hp.n_experts, "moe_k": hp.n_experts_used, "moe_num_shared_experts": n_shared,
+                      "moe_intermediate_size": hp.d_ff, "moe_layer_start_index": hp.n_dense}
+    if kind == "hunyuan_v1_moe":
+        return kind, {"num_experts": hp.n_experts, "moe_topk": hp.n_experts_used}
+    more = {"num_experts_per_tok": hp.n_experts_used, "norm_topk_prob": hp.experts_add_up, "moe_intermediate_size": hp.d_ff,
+            "routed_scaling_factor": hp.experts_scale, "first_k_dense_replace": hp.n_dense}
+    if kind == "qwen2_moe":
+        more["shared_expert_intermediate_size"] = hp.d_shared
+    if kind == "glm4_moe":
+        more |= {"attention_bias": source.has("blk.0.attn_q.bias"), "use_qk_norm": source.has("blk.0.attn_q_norm.weight")}
+    count = {"dots1": "n_routed_experts", "glm4_moe": "n_routed_experts", "minimax_m2": "num_local_experts"}.get(kind, "num_experts")
+    return kind, more | {count: hp.n_experts, "n_shared_experts": n_shared}
+
+
 def config_of(source: GgufModel) -> PretrainedConfig:
     """The GGUF's hyper-parameters."""
     hp = source.hparams
-    if hp.value_dim != hp.head_dim or (hp.rope.dims not in (hp.head_dim, 0) and source.architecture not in ("phi3", "qwen35", "qwen35moe", "qwen3next", "glm4")):
+    if hp.value_dim != hp.head_dim or (hp.rope.dims not in (hp.head_dim, 0) and source.architecture not in (
+            "phi3", "qwen35", "qwen35moe", "qwen3next", "glm4", "glm4moe", "minimax-m2")):
         raise UnsupportedModel("partial RoPE or its own value width have no counterpart here")
     rope = rope_of(source)
     kind, more = source.architecture, {}
@@ -42,6 +66,8 @@ def config_of(source: GgufModel) -> PretrainedConfig:
         more = {"sliding_window": hp.window or None, "layer_types": layer_types}
     elif source.architecture == "glm4":
         more = {"attention_bias": source.has("blk.0.attn_q.bias"), "pad_token_id": None}
+    elif source.architecture in WITH_EXPERTS:
+        kind, more = mixture_of(source)
     elif source.architecture == "hunyuan-dense":
         kind = "hunyuan_v1_dense"
     elif source.architecture == "olmo2":
@@ -90,6 +116,8 @@ def config_of(source: GgufModel) -> PretrainedConfig:
                 "residual_multiplier": hp.residual_scale, "logits_scaling": hp.logit_scale}
         if hp.n_experts:
             more |= {"num_local_experts": hp.n_experts, "num_experts_per_tok": hp.n_experts_used}
+        if hp.d_shared:
+            kind, more = "granitemoeshared", more | {"shared_intermediate_size": hp.d_shared}
         if source.family.mamba:
             kind, d = "granitemoehybrid", hp.delta
             more |= {"layer_types": ["linear_attention" if recurrent else "full_attention" for recurrent in hp.recurrent],

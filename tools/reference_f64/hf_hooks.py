@@ -166,20 +166,23 @@ class Hooks:
 
     def _hook_rest(self, index: int, block, outputs: list, inputs: list) -> None:
         """Of the feed-forward."""
-        if hasattr(block, "shared_mlp"):
+        if getattr(block, "shared_mlp", None) is not None:
             return self._hook_shared_mlp(index, block, outputs, inputs)
         mlp = next(getattr(block, name) for name in ("mlp", "block_sparse_moe", "feed_forward") if hasattr(block, name))
         if hasattr(block, "router"):
             return self._hook_beside(index, block, outputs, inputs)
         if hasattr(mlp, "experts"):
-            if hasattr(mlp, "shared_expert"):
-                shared = mlp.shared_expert
-                mlp.experts.register_forward_hook(lambda _m, _i, out: self._dump.layer(index, "ffn_mix", out.numpy()))
-                for module, tap in ((shared.gate_proj, "shared_gate"), (shared.up_proj, "shared_up"), (shared.down_proj, "shared_out"),
-                                    (mlp.shared_expert_gate, "shared_weight")):
-                    module.register_forward_hook(lambda _m, _i, out, tap=tap: self._dump.layer(index, tap, out.numpy()))
-                shared.down_proj.register_forward_pre_hook(lambda _m, args: self._dump.layer(index, "shared_act", args[0].numpy()))
-            outputs.append((mlp, "ffn_sum" if hasattr(mlp, "shared_expert") else "ffn_mix"))
+            shared = next((getattr(mlp, name) for name in ("shared_expert", "shared_experts", "shared_mlp") if hasattr(mlp, name)), None)
+            if shared is not None:
+                mlp.experts.register_forward_hook(lambda _m, _i, out: self._dump.layer(index, "ffn_mix", out.flatten(0, -2).numpy()))
+                parts = [(shared.gate_proj, "shared_gate"), (shared.up_proj, "shared_up"), (shared.down_proj, "shared_out")]
+                if hasattr(mlp, "shared_expert_gate"):
+                    parts.append((mlp.shared_expert_gate, "shared_weight"))
+                for module, tap in parts:
+                    module.register_forward_hook(lambda _m, _i, out, tap=tap: self._dump.layer(index, tap, out.flatten(0, -2).numpy()))
+                shared.down_proj.register_forward_pre_hook(
+                    lambda _m, args: self._dump.layer(index, "shared_act", args[0].flatten(0, -2).numpy()))
+            outputs.append((mlp, "ffn_mix" if shared is None else "ffn_sum"))
             router = mlp.router if hasattr(mlp, "router") else mlp.gate
             router.register_forward_hook(lambda _m, _i, out: self._dump.layer(index, "router", out[0].numpy()))
             mlp.experts.register_forward_hook(lambda experts, args, _out: self._tap_experts(index, experts, *args))
