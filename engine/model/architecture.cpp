@@ -22,8 +22,8 @@ constexpr std::array kKeysToRefuse = {
                "experts that every token goes to are not computed"},
     RefusedKey{"expert_group_count", "experts have no groups here", {0, 1}},
     RefusedKey{"leading_dense_block_count", "every layer has experts here"},
-    RefusedKey{"interleave_moe_layer_step", "no layers without experts lie between others here",
-               {0, 1}},
+    RefusedKey{
+        "interleave_moe_layer_step", "no layers without experts lie between others here", {0, 1}},
     RefusedKey{"attn_logit_softcapping", "scores are not capped here"},
     RefusedKey{"final_logit_softcapping", "logits are not capped here"},
     RefusedKey{"attention.shared_kv_layers", "each layer has keys and values of its own", {0, 0}},
@@ -53,9 +53,8 @@ constexpr std::array kExpertKeys = {std::string_view("expert_count")};
 constexpr std::array<std::string_view, 4> kScaleKeys = {"logit_scale", "residual_scale",
                                                         "embedding_scale", "attention.scale"};
 // Files without experts have the width of the shared one, too.
-constexpr auto kGraniteMoeKeys =
-    joined(kScaleKeys, kExpertKeys,
-           std::array{std::string_view("expert_shared_feed_forward_length")});
+constexpr auto kGraniteMoeKeys = joined(
+    kScaleKeys, kExpertKeys, std::array{std::string_view("expert_shared_feed_forward_length")});
 constexpr auto kGraniteHybridKeys =
     joined(kGraniteMoeKeys, std::array{std::string_view("rope.scaling.finetuned")});
 constexpr std::array<std::string_view, 2> kMistral3Keys = {"attention.temperature_scale",
@@ -64,10 +63,11 @@ constexpr std::array<std::string_view, 2> kMistral3Keys = {"attention.temperatur
 constexpr std::array kSectionKeys = {std::string_view("rope.dimension_sections")};
 constexpr auto kQwen35MoeKeys = joined(
     kSectionKeys, kExpertKeys, std::array{std::string_view("expert_shared_feed_forward_length")});
-constexpr std::array<std::string_view, 4> kSharedMoeKeys = {
-    "expert_count", "expert_shared_count", "expert_shared_feed_forward_length",
-    "leading_dense_block_count"};
-constexpr auto kGlm4MoeKeys = joined(kSharedMoeKeys, kSectionKeys);
+constexpr std::array<std::string_view, 3> kSharedMoeKeys = {"expert_count", "expert_shared_count",
+                                                            "expert_shared_feed_forward_length"};
+constexpr auto kDenseFirstKeys =
+    joined(kSharedMoeKeys, std::array{std::string_view("leading_dense_block_count")});
+constexpr auto kGlm4MoeKeys = joined(kDenseFirstKeys, kSectionKeys);
 constexpr std::array<std::string_view, 2> kLfm2MoeKeys = {"expert_count",
                                                           "leading_dense_block_count"};
 constexpr std::array<std::string_view, 4> kGemma4Keys = {
@@ -281,7 +281,7 @@ constexpr std::array kArchitectures = {
                  .counts_shared = true,
                  .weighs_shared = false,
                  .rope_scalings = kRopeScalings,
-                 .computed_keys = kSharedMoeKeys,
+                 .computed_keys = kDenseFirstKeys,
                  .roles = kExpertBiasRoles},
     Architecture{.name = "qwen2",
                  .rope_pairs = RopePairs::kHalves,
@@ -329,7 +329,7 @@ constexpr std::array kArchitectures = {
                  .counts_shared = true,
                  .weighs_shared = false,
                  .rope_scalings = kRopeScalings,
-                 .computed_keys = kSharedMoeKeys,
+                 .computed_keys = kDenseFirstKeys,
                  .roles = kQwen3BiasRoles},
     // modeling_minimax_m2.py.
     Architecture{.name = "minimax-m2",

@@ -370,8 +370,8 @@ Result<std::size_t> Reader::read_shared_width(std::size_t d_expert) const {
   const std::string key = key_of(keys().n_shared_experts);
   LLM_TRY(const std::uint64_t n, gguf_.get_unsigned_or(key, 0));
   if (n > kMaxDim / d_expert)
-    return malformed(key, fmt::format("found {}, need at most {} of width {}", n,
-                                      kMaxDim / d_expert, d_expert));
+    return malformed(
+        key, fmt::format("found {}, need at most {} of width {}", n, kMaxDim / d_expert, d_expert));
   return static_cast<std::size_t>(n) * d_expert;
 }
 
@@ -386,8 +386,8 @@ Status Reader::read_router(FfnSpec& spec) const {
   if (found != known)
     return unsupported(key, fmt::format("found {}, need {}: weights of experts are {} here", found,
                                         known, is_softmax ? "a softmax" : "sigmoids"));
-  LLM_TRY(spec.weights_add_up, gguf_.get_bool_or(key_of(keys().experts_add_up),
-                                                 config_.architecture->weights_add_up));
+  LLM_TRY(spec.weights_add_up,
+          gguf_.get_bool_or(key_of(keys().experts_add_up), config_.architecture->weights_add_up));
   const std::string scale_key = key_of(keys().experts_scale);
   LLM_TRY(spec.experts_scale, gguf_.get_float_or(scale_key, 1));
   if (spec.experts_scale == 0) spec.experts_scale = 1;  // a key that is not there

@@ -97,7 +97,7 @@ struct FfnSpec {
   bool weighs_shared = true;  ///< its output is multiplied by the sigmoid of a product
   Router router = Router::kSoftmax;
   bool weights_add_up = true;  ///< the weights of the chosen experts are divided by their sum
-  float experts_scale = 1;  ///< expert_weights_scale: the experts' weights are multiplied by it
+  float experts_scale = 1;     ///< expert_weights_scale: the experts' weights are multiplied by it
   /// The router, the experts and the shared expert read norms of their own of the residual stream,
   /// and what the experts and the shared one give is normed before it is added.
   bool own_norms = false;

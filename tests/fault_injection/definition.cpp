@@ -244,9 +244,9 @@ LLM_WRAP(delta_rule,
   real_delta_rule(other, x, a, b, dt, slope, state, o);
 }
 
-LLM_WRAP(scan_column,
-         "_ZN3llm9reference4scanESt4spanIKfLm18446744073709551615EES3_ffffPfm", float, Floats q,
-         Floats k, float v, float decay, float step, float past, float* s, std::size_t stride) {
+LLM_WRAP(scan_column, "_ZN3llm9reference4scanESt4spanIKfLm18446744073709551615EES3_ffffPfm", float,
+         Floats q, Floats k, float v, float decay, float step, float past, float* s,
+         std::size_t stride) {
   const Fault* fault = strikes("scan", {{"side", "definition"}, {"k_dim", k.size()}});
   if (fault != nullptr && fault->is("no_past")) past = 0;
   if (fault != nullptr && fault->is("no_step")) step = 1;

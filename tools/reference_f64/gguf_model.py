@@ -234,6 +234,8 @@ class GgufModel:
             found = tuple(int(n) for n in reversed(self._tensors[name].shape))  # ne[] has inputs first
             if name.endswith(("ffn_gate_inp_shexp.weight", "exp_probs_b.bias")) and found[0] == 1:  # written with one row or as a vector
                 found = found[1:]
+            if name.endswith((".ssm_a", ".ssm_d")) and found == shape[:1]:  # written as a column or as a vector
+                found = shape
             if found != shape:
                 raise UnsupportedModel(f"tensor {name} has shape {found}, expected {shape}")
         behind = {name for name in self._tensors if name.startswith("blk.") and int(name.split(".")[1]) >= hp.n_layers}

@@ -82,7 +82,8 @@ std::string suspects(const Tap& tap, const std::string& type) {
     case TapOp::kOutputGate:
       return "the sigmoid, or rows of q and of the gate exchanged";
     case TapOp::kConvolution:
-      return "the order of the convolution's weights, its bias, or what a sequence keeps of earlier "
+      return "the order of the convolution's weights, its bias, or what a sequence keeps of "
+             "earlier "
              "rows";
     case TapOp::kMultiply:
       return "which parts of the product are multiplied";
