@@ -13,7 +13,7 @@ import numpy as np
 
 from hparams import Family, Reader, UnsupportedModel, family_of, layer_shapes
 
-UNSCALED = ("token_embd.weight", "ffn_gate_inp.weight", "ssm_conv1d.weight", "shortconv.conv.weight")  # of more dims than one
+UNSCALED = ("token_embd.weight", "ffn_gate_inp.weight", "ssm_conv1d.weight", "shortconv.conv.weight", "ssm_norm.weight")  # of more dims than one
 BLOCK_BYTES = 16 << 20  # of f64, of the rows of a matrix that a product has in memory at once
 
 
