@@ -140,6 +140,9 @@ constexpr std::array kRules = {
     PreTokenizerRule{.name = "chatglm-bpe", .passes = kLlama3},
     PreTokenizerRule{.name = "glm4", .passes = kLlama3, .ignore_merges = true},
     PreTokenizerRule{.name = "lfm2", .passes = kLlama3, .ignore_merges = true, .add_bos = true},
+    PreTokenizerRule{.name = "hunyuan", .passes = kQwen2},
+    PreTokenizerRule{.name = "minimax-m2", .passes = kGpt4o},
+    PreTokenizerRule{.name = "olmo", .passes = kGpt2},
 };
 
 }  // namespace

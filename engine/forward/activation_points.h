@@ -35,6 +35,8 @@ enum class TapOp {
   kConvolution,  ///< of the rows so far, each channel by itself
   kMultiply,     ///< the first times the second
   kDeltaRule,    ///< what queries find in states, after the convolution, beta and alpha
+  kScan,         ///< what C finds in states of Mamba-2, after the convolution and alpha
+  kNormOfGated,  ///< of the first times the silu of the second, of each group
   kGatedNorm,    ///< of each head of the first, times the silu of the second
   kActivation,   ///< FfnSpec::activation of the first, times the second
   kSharedSum,    ///< the first plus the second times the sigmoid of the third
@@ -44,7 +46,9 @@ enum class TapOp {
 
 /// Ops with a state: they read rows of earlier positions, from the text's beginning or as far back
 /// as a convolution sees.
-constexpr bool has_state(TapOp op) { return op == TapOp::kConvolution || op == TapOp::kDeltaRule; }
+constexpr bool has_state(TapOp op) {
+  return op == TapOp::kConvolution || op == TapOp::kDeltaRule || op == TapOp::kScan;
+}
 
 /// What the features of a row are.
 enum class TapLayout {
@@ -112,22 +116,26 @@ inline constexpr std::array kTaps = [] {
       {"attn_out", true, &H::d_model, kPlain, kProduct, {"attn_gated"}, "attn_output.weight",
        "attn_output.bias", "", P::kAttention},
       {"qkv", true, &S::delta_channels, kPlain, kProduct, {"attn_norm"}, "attn_qkv.weight", "", "",
-       P::kDeltaNet},
+       P::kStates},
       {"z", true, &S::delta_v_rows, kPlain, kProduct, {"attn_norm"}, "attn_gate.weight", "", "",
-       P::kDeltaNet},
+       P::kStates},
       {"beta", true, &S::delta_v_heads, kPlain, kProduct, {"attn_norm"}, "ssm_beta.weight", "", "",
        P::kDeltaNet},
       {"alpha", true, &S::delta_v_heads, kPlain, kProduct, {"attn_norm"}, "ssm_alpha.weight", "",
-       "", P::kDeltaNet},
-      {"qkv_conv", true, &S::delta_channels, kPlain, kConvolution, {"qkv"}, "ssm_conv1d.weight", "",
-       "silu of the convolution of qkv with ssm_conv1d", P::kDeltaNet},
+       "", P::kStates},
+      {"qkv_conv", true, &S::delta_channels, kPlain, kConvolution, {"qkv"}, "ssm_conv1d.weight",
+       "ssm_conv1d.bias", "silu of the convolution of qkv with ssm_conv1d", P::kStates},
       {"delta", true, &S::delta_v_rows, kPlain, kDeltaRule, {"qkv_conv", "beta", "alpha"}, "ssm_a",
        "ssm_dt.bias", "the delta rule over qkv_conv, beta and alpha, with ssm_a and ssm_dt",
        P::kDeltaNet},
       {"delta_norm", true, &S::delta_v_rows, kPlain, kGatedNorm, {"delta", "z"}, "ssm_norm.weight",
        "", "RMSNorm of the heads of delta with ssm_norm, times silu of z", P::kDeltaNet},
+      {"delta", true, &S::delta_v_rows, kPlain, kScan, {"qkv_conv", "alpha"}, "ssm_a",
+       "ssm_dt.bias", "Mamba-2 over qkv_conv and alpha, with ssm_a, ssm_dt and ssm_d", P::kMamba},
+      {"delta_norm", true, &S::delta_v_rows, kPlain, kNormOfGated, {"delta", "z"},
+       "ssm_norm.weight", "", "RMSNorm of delta times silu of z, with ssm_norm", P::kMamba},
       {"attn_out", true, &H::d_model, kPlain, kProduct, {"delta_norm"}, "ssm_out.weight", "", "",
-       P::kDeltaNet},
+       P::kStates},
       {"conv_b", true, &H::d_model, kPlain, kProduct, {"attn_norm"}, "shortconv.b.weight", "", "",
        P::kShortConv},
       {"conv_c", true, &H::d_model, kPlain, kProduct, {"attn_norm"}, "shortconv.c.weight", "", "",
@@ -188,6 +196,8 @@ inline constexpr std::array kTaps = [] {
        "", "", P::kFfnNorms},
       {"ffn_sum", true, &H::d_model, kPlain, kSharedSum, {"ffn_mix", "shared_out", "shared_weight"},
        "", "", "ffn_mix plus shared_out times the sigmoid of shared_weight", P::kSharedWeight},
+      {"ffn_sum", true, &H::d_model, kPlain, kSharedSum, {"ffn_mix", "shared_out"}, "", "",
+       "ffn_mix plus shared_out", P::kPlainShared},
       {"ffn_sum", true, &H::d_model, kPlain, kSum, {"mix_norm", "shared_norm"}, "", "",
        "mix_norm plus shared_norm", P::kFfnNorms},
       {"ffn_post", true, &H::d_model, kPlain, kNorm, {"ffn_sum"}, "post_ffw_norm.weight", "", "",

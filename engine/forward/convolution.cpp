@@ -36,6 +36,7 @@ void Convolution::run(PassWorker& at, std::size_t layer, Worker::Range channels,
   const ConvolutionSpec spec = at.config().layers[layer].convolution();
   const std::size_t begin = channels.begin;
   const std::size_t n = channels.end - channels.begin;
+  const std::span<const float> bias = at.weights().layers[layer].conv1d_bias.span();
   std::array<const float*, 16> rows;  // Reader::kMaxConvWidth
   for (const SequenceRows& of : sequences_) {
     const ConvTail tail(spec, of.state->state(layer));
@@ -51,6 +52,7 @@ void Convolution::run(PassWorker& at, std::size_t layer, Worker::Range channels,
                              .stride = spec.channels,
                              .width = spec.width,
                              .n = n,
+                             .bias = bias.empty() ? nullptr : bias.data() + begin,
                              .silu = spec.silu,
                              .y = y + (of.first_row + t) * spec.channels + begin});
     }

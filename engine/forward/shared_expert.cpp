@@ -21,9 +21,10 @@ void SharedExpert::run(PassWorker& at, std::size_t layer, const FfnSpec& spec,
   const std::size_t d_shared = spec.d_shared;
   const std::size_t d_model = at.config().d_model;
   const RowTasks tasks = at.tasks_of(w.ffn_gate_shexp, normed.n);
-  const RowTasks of_weight = at.tasks_of(spec.own_norms ? w.ffn_gate_shexp : w.ffn_gate_inp_shexp,
-                                         normed.n);  // the latter is absent
-  const std::size_t n_of_weight = spec.own_norms ? 0 : of_weight.size();
+  const bool has_weight = spec.weighs_shared && !spec.own_norms;
+  const RowTasks of_weight = at.tasks_of(has_weight ? w.ffn_gate_inp_shexp : w.ffn_gate_shexp,
+                                         normed.n);  // the former may be absent
+  const std::size_t n_of_weight = has_weight ? of_weight.size() : 0;
   const auto activate_columns = [&](Worker::Range columns) {
     for (std::size_t t = 0; t < normed.n; ++t) {
       const std::size_t begin = t * d_shared + columns.begin;
@@ -60,11 +61,11 @@ void SharedExpert::run(PassWorker& at, std::size_t layer, const FfnSpec& spec,
       at.lap(PassOp::kNorm);
     });
     at.tap(layer, "shared_norm", out_.data(), d_model);
-  } else {
+  } else if (has_weight) {
     at.tap(layer, "shared_weight", weight_.data(), 1);
   }
   at.run_tasks(active.n, [&](std::size_t t) {
-    if (spec.own_norms) {
+    if (!has_weight) {
       for (std::size_t i = t * d_model; i < (t + 1) * d_model; ++i) mixed[i] += out_[i];
       return at.lap(PassOp::kRouter);
     }

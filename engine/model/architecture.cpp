@@ -22,6 +22,8 @@ constexpr std::array kKeysToRefuse = {
                "experts that every token goes to are not computed"},
     RefusedKey{"expert_group_count", "experts have no groups here", {0, 1}},
     RefusedKey{"leading_dense_block_count", "every layer has experts here"},
+    RefusedKey{
+        "interleave_moe_layer_step", "no layers without experts lie between others here", {0, 1}},
     RefusedKey{"attn_logit_softcapping", "scores are not capped here"},
     RefusedKey{"final_logit_softcapping", "logits are not capped here"},
     RefusedKey{"attention.shared_kv_layers", "each layer has keys and values of its own", {0, 0}},
@@ -50,13 +52,22 @@ constexpr auto joined(const std::array<T, kSizes>&... parts) {
 constexpr std::array kExpertKeys = {std::string_view("expert_count")};
 constexpr std::array<std::string_view, 4> kScaleKeys = {"logit_scale", "residual_scale",
                                                         "embedding_scale", "attention.scale"};
-constexpr auto kGraniteMoeKeys = joined(kScaleKeys, kExpertKeys);
+// Files without experts have the width of the shared one, too.
+constexpr auto kGraniteMoeKeys = joined(
+    kScaleKeys, kExpertKeys, std::array{std::string_view("expert_shared_feed_forward_length")});
+constexpr auto kGraniteHybridKeys =
+    joined(kGraniteMoeKeys, std::array{std::string_view("rope.scaling.finetuned")});
 constexpr std::array<std::string_view, 2> kMistral3Keys = {"attention.temperature_scale",
                                                            "rope.scaling.yarn_log_multiplier"};
 // All positions of a token of text are equal, whatever the sections.
 constexpr std::array kSectionKeys = {std::string_view("rope.dimension_sections")};
 constexpr auto kQwen35MoeKeys = joined(
     kSectionKeys, kExpertKeys, std::array{std::string_view("expert_shared_feed_forward_length")});
+constexpr std::array<std::string_view, 3> kSharedMoeKeys = {"expert_count", "expert_shared_count",
+                                                            "expert_shared_feed_forward_length"};
+constexpr auto kDenseFirstKeys =
+    joined(kSharedMoeKeys, std::array{std::string_view("leading_dense_block_count")});
+constexpr auto kGlm4MoeKeys = joined(kDenseFirstKeys, kSectionKeys);
 constexpr std::array<std::string_view, 2> kLfm2MoeKeys = {"expert_count",
                                                           "leading_dense_block_count"};
 constexpr std::array<std::string_view, 4> kGemma4Keys = {
@@ -92,6 +103,20 @@ constexpr auto kSeedOssRoles =
 constexpr std::array kQwen3Roles = {
     RoleNeed{"attn_q_norm.weight", Need::kRequired},
     RoleNeed{"attn_k_norm.weight", Need::kRequired},
+};
+
+constexpr std::array kExpertBiasRoles = {RoleNeed{"exp_probs_b.bias", Need::kOptional}};
+constexpr auto kQwen3BiasRoles = joined(kQwen3Roles, kExpertBiasRoles);
+
+// The larger model has norms of heads, the smaller none.
+constexpr std::array kGlm4MoeRoles = {
+    RoleNeed{"attn_q.bias", Need::kOptional},
+    RoleNeed{"attn_k.bias", Need::kOptional},
+    RoleNeed{"attn_v.bias", Need::kOptional},
+    RoleNeed{"attn_q_norm.weight", Need::kOptional},
+    RoleNeed{"attn_k_norm.weight", Need::kOptional},
+    RoleNeed{"ffn_norm.weight", Need::kRequired, "post_attention_norm.weight"},
+    RoleNeed{"exp_probs_b.bias", Need::kRequired},
 };
 
 constexpr std::array kGptOssRoles = {
@@ -187,8 +212,30 @@ constexpr std::array kLfm2Roles = {
     RoleNeed{"shortconv.x.weight", Need::kRequired, "shortconv.in_proj.weight"},
     RoleNeed{"output_norm.weight", Need::kRequired, "token_embd_norm.weight"},
 };
-constexpr auto kLfm2MoeRoles =
-    joined(kLfm2Roles, std::array{RoleNeed{"exp_probs_b.bias", Need::kOptional}});
+constexpr auto kLfm2MoeRoles = joined(kLfm2Roles, kExpertBiasRoles);
+
+// One product gives z, the convolution's channels and the time steps.
+constexpr std::array kGraniteHybridRoles = {
+    RoleNeed{"attn_gate.weight", Need::kRequired, "ssm_in.weight"},
+    RoleNeed{"attn_qkv.weight", Need::kRequired, "ssm_in.weight"},
+    RoleNeed{"ssm_alpha.weight", Need::kRequired, "ssm_in.weight"},
+    RoleNeed{"ssm_conv1d.bias", Need::kOptional},
+};
+
+// modeling_granitemoehybrid.py; keys as in llama.cpp's src/models/granite-hybrid.cpp. Layers
+// without KV heads are Mamba-2.
+constexpr Architecture granite_hybrid(bool with_experts) {
+  Architecture row{.name = "granitehybrid",
+                   .may_lack_rope = true,
+                   .has_scales = true,
+                   .has_mambas = true,
+                   .rope_scalings = kRopeScalings,
+                   .computed_keys = kGraniteHybridKeys,
+                   .roles = kGraniteHybridRoles};
+  row.has_experts = row.has_shared_expert = with_experts;
+  row.weighs_shared = !with_experts;
+  return row;
+}
 
 // modeling_gemma4.py, the text model; keys as in llama.cpp's src/models/gemma4.cpp.
 constexpr Architecture gemma4(bool with_experts) {
@@ -226,6 +273,16 @@ constexpr std::array kArchitectures = {
                  .computed_keys = kMistral3Keys},
     // modeling_ernie4_5.py, whose pairs are neighbours, too.
     Architecture{.name = "ernie4_5", .rope_scalings = kRopeScalings},
+    // modeling_ernie4_5_moe.py; a bias is added to probabilities of a softmax.
+    Architecture{.name = "ernie4_5-moe",
+                 .has_experts = true,
+                 .has_dense_layers = true,
+                 .has_shared_expert = true,
+                 .counts_shared = true,
+                 .weighs_shared = false,
+                 .rope_scalings = kRopeScalings,
+                 .computed_keys = kDenseFirstKeys,
+                 .roles = kExpertBiasRoles},
     Architecture{.name = "qwen2",
                  .rope_pairs = RopePairs::kHalves,
                  .rope_scalings = kRopeScalings,
@@ -242,6 +299,48 @@ constexpr std::array kArchitectures = {
                  .rope_scalings = kRopeScalings,
                  .computed_keys = kExpertKeys,
                  .roles = kQwen3Roles},
+    // modeling_qwen2_moe.py; the router's weights are renormalized in no published model.
+    Architecture{.name = "qwen2moe",
+                 .keys = {.d_ff = "expert_feed_forward_length"},
+                 .rope_pairs = RopePairs::kHalves,
+                 .has_experts = true,
+                 .weights_add_up = false,
+                 .has_shared_expert = true,
+                 .rope_scalings = kRopeScalings,
+                 .computed_keys = kSharedMoeKeys,
+                 .roles = kQwen2Roles},
+    // modeling_olmoe.py; likewise. The experts' width is feed_forward_length.
+    Architecture{.name = "olmoe",
+                 .rope_pairs = RopePairs::kHalves,
+                 .norms_rows = true,
+                 .has_experts = true,
+                 .weights_add_up = false,
+                 .rope_scalings = kRopeScalings,
+                 .computed_keys = kExpertKeys,
+                 .roles = kQwen3Roles},
+    // modeling_dots1.py.
+    Architecture{.name = "dots1",
+                 .rope_pairs = RopePairs::kHalves,
+                 .has_experts = true,
+                 .has_dense_layers = true,
+                 .router = Router::kSigmoid,
+                 .weights_add_up = false,
+                 .has_shared_expert = true,
+                 .counts_shared = true,
+                 .weighs_shared = false,
+                 .rope_scalings = kRopeScalings,
+                 .computed_keys = kDenseFirstKeys,
+                 .roles = kQwen3BiasRoles},
+    // modeling_minimax_m2.py.
+    Architecture{.name = "minimax-m2",
+                 .keys = {.d_ff = "expert_feed_forward_length"},
+                 .rope_pairs = RopePairs::kHalves,
+                 .norms_rows = true,
+                 .has_experts = true,
+                 .router = Router::kSigmoid,
+                 .rope_scalings = kRopeScalings,
+                 .computed_keys = kExpertKeys,
+                 .roles = kQwen3BiasRoles},
     // modeling_gpt_oss.py; post_attention_norm is the norm before the feed-forward.
     Architecture{.name = "gpt-oss",
                  .keys = {.d_ff = "expert_feed_forward_length"},
@@ -301,12 +400,17 @@ constexpr std::array kArchitectures = {
                  .has_scales = true,
                  .rope_scalings = kRopeScalings,
                  .computed_keys = kScaleKeys},
-    // modeling_granitemoe.py; the experts' width is feed_forward_length.
+    // modeling_granitemoe.py, and modeling_granitemoeshared.py, which has a shared expert; the
+    // experts' width is feed_forward_length.
     Architecture{.name = "granitemoe",
                  .has_scales = true,
                  .has_experts = true,
+                 .has_shared_expert = true,
+                 .weighs_shared = false,
                  .rope_scalings = kRopeScalings,
                  .computed_keys = kGraniteMoeKeys},
+    granite_hybrid(false),
+    granite_hybrid(true),
     // modeling_olmo2.py and modeling_olmo3.py, which has windows and scales RoPE only without them.
     Architecture{.name = "olmo2",
                  .rope_pairs = RopePairs::kHalves,
@@ -327,6 +431,30 @@ constexpr std::array kArchitectures = {
                  .rotates_first = true,
                  .rope_scalings = kRopeScalings,
                  .roles = kQwen3Roles},
+    // modeling_hunyuan_v1_moe.py.
+    Architecture{.name = "hunyuan-moe",
+                 .keys = {.d_ff = "expert_feed_forward_length"},
+                 .rope_pairs = RopePairs::kHalves,
+                 .rotates_first = true,
+                 .has_experts = true,
+                 .has_shared_expert = true,
+                 .weighs_shared = false,
+                 .rope_scalings = kRopeScalings,
+                 .computed_keys = kSharedMoeKeys,
+                 .roles = kQwen3Roles},
+    // modeling_glm4_moe.py; post_attention_norm is the norm before the feed-forward.
+    Architecture{.name = "glm4moe",
+                 .rope_pairs = RopePairs::kHalves,
+                 .has_experts = true,
+                 .has_dense_layers = true,
+                 .router = Router::kSigmoid,
+                 .weights_add_up = false,
+                 .has_shared_expert = true,
+                 .counts_shared = true,
+                 .weighs_shared = false,
+                 .rope_scalings = kRopeScalings,
+                 .computed_keys = kGlm4MoeKeys,
+                 .roles = kGlm4MoeRoles},
     // modeling_glm4.py, whose pairs are neighbours, too.
     Architecture{.name = "glm4", .rope_scalings = kRopeScalings, .roles = kGlm4Roles},
     // modeling_exaone4.py; the small model has no windows, and RoPE in all layers.

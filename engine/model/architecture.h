@@ -30,6 +30,8 @@ struct HyperParameterKeys {
   std::string_view rope_dims = "rope.dimension_count";
   std::string_view rope_theta = "rope.freq_base";
   std::string_view rope_scaling = "rope.scaling.type";
+  std::string_view has_rope =
+      "rope.scaling.finetuned";  ///< of files with Architecture::may_lack_rope
   std::string_view rope_scale = "rope.scaling.factor";
   std::string_view old_rope_scale = "rope.scale_linear";  ///< of older files
   std::string_view rope_magnitude = "rope.scaling.attn_factor";
@@ -56,7 +58,9 @@ struct HyperParameterKeys {
   std::string_view d_expert = "expert_feed_forward_length";  ///< where dense layers have d_ff
   std::string_view n_dense_layers = "leading_dense_block_count";
   std::string_view router = "expert_gating_func";
+  std::string_view experts_add_up = "expert_weights_norm";
   std::string_view experts_scale = "expert_weights_scale";
+  std::string_view n_shared_experts = "expert_shared_count";
   std::string_view d_shared = "expert_shared_feed_forward_length";
   std::string_view pooling = "pooling_type";
   std::string_view n_mtp_layers = "nextn_predict_layers";
@@ -129,6 +133,7 @@ struct Architecture {
   WindowRope window_rope = WindowRope::kSame;
   float window_rope_theta = 0;     ///< where it is unscaled, if the file gives none; 0: the others'
   std::size_t no_rope_period = 0;  ///< the last of so many layers has no RoPE; 0: all have it
+  bool may_lack_rope = false;      ///< the file says whether layers have RoPE
   bool scales_embedding = false;   ///< by the root of embedding_length
   bool has_scales = false;         ///< the file's, of embedding, scores, residuals and logits
   /// All but the last of so many layers are Gated DeltaNets, if the file does not say otherwise;
@@ -145,10 +150,14 @@ struct Architecture {
   bool has_value_norm = false;      ///< AttentionSpec::value_norm
   bool values_may_be_keys = false;  ///< AttentionSpec::v_is_k, in layers without attn_v
   bool has_short_convs = false;     ///< layers without KV heads have a ShortConvSpec
+  bool has_mambas = false;          ///< layers without KV heads have a DeltaNetSpec of Mamba-2
   bool has_experts = false;         ///< feed-forwards are mixtures of experts
   bool has_dense_layers = false;    ///< but for the file's first ones
   Router router = Router::kSoftmax;
+  bool weights_add_up = true;      ///< FfnSpec::weights_add_up, if the file does not say
   bool has_shared_expert = false;  ///< FfnSpec::d_shared
+  bool counts_shared = false;      ///< it is as wide as the file's expert_shared_count experts
+  bool weighs_shared = true;       ///< FfnSpec::weighs_shared
   bool has_ffn_norms = false;      ///< FfnSpec::own_norms
   /// All but the last of so many layers have the file's attention.sliding_window; 1: every layer
   /// has it; 0: none, and a file with one is refused.

@@ -44,6 +44,7 @@ class Reader {
   Status read_short_convs();
   Result<std::size_t> read_conv_width() const;
   Status read_router(FfnSpec& spec) const;
+  Result<std::size_t> read_shared_width(std::size_t d_expert) const;
   Result<std::vector<bool>> read_recurrent_layers() const;
   /// A flag of each layer; empty where the key is absent or holds no array.
   Result<std::vector<bool>> read_flags(const std::string& key) const;
@@ -330,9 +331,7 @@ Status Reader::read_experts() {
   LLM_RETURN_IF_ERROR(check(keys().d_model, config_.d_model));
   FfnSpec spec{
       .n_experts = n_experts, .n_used = n_used, .own_norms = config_.architecture->has_ffn_norms};
-  if (config_.architecture->has_shared_expert) {
-    LLM_TRY(spec.d_shared, read_dim(key_of(keys().d_shared)));
-  }
+  spec.weighs_shared = config_.architecture->weighs_shared;
   LLM_RETURN_IF_ERROR(read_router(spec));
   std::uint64_t n_dense = 0;
   std::string_view width_key = keys().d_ff;
@@ -348,11 +347,32 @@ Status Reader::read_experts() {
   for (std::size_t i = static_cast<std::size_t>(n_dense); i < config_.n_layers; ++i) {
     spec.d_ff = static_cast<std::size_t>(widths[i]);
     LLM_RETURN_IF_ERROR(check(width_key, spec.d_ff));
+    LLM_TRY(spec.d_shared, read_shared_width(spec.d_ff));
     config_.layers[i].ffns = {spec};
   }
   if (config_.architecture->has_ffn_norms)
     config_.router_divisor = static_cast<float>(std::sqrt(static_cast<double>(config_.d_model)));
   return Ok{};
+}
+
+/// The width of the expert that every row goes through; 0: there is none.
+Result<std::size_t> Reader::read_shared_width(std::size_t d_expert) const {
+  const Architecture& architecture = *config_.architecture;
+  if (!architecture.has_shared_expert) return std::size_t{0};
+  if (!architecture.counts_shared) {
+    const std::string width_key = key_of(keys().d_shared);
+    if (architecture.weighs_shared) return read_dim(width_key);
+    if (gguf_.find(width_key) == nullptr) return std::size_t{0};
+    LLM_TRY(const PerLayer widths, read_per_layer(width_key));
+    return std::ranges::count(widths, 0U) == std::ssize(widths) ? std::size_t{0}
+                                                                : read_dim(width_key);
+  }
+  const std::string key = key_of(keys().n_shared_experts);
+  LLM_TRY(const std::uint64_t n, gguf_.get_unsigned_or(key, 0));
+  if (n > kMaxDim / d_expert)
+    return malformed(
+        key, fmt::format("found {}, need at most {} of width {}", n, kMaxDim / d_expert, d_expert));
+  return static_cast<std::size_t>(n) * d_expert;
 }
 
 /// How the experts are chosen.
@@ -366,6 +386,8 @@ Status Reader::read_router(FfnSpec& spec) const {
   if (found != known)
     return unsupported(key, fmt::format("found {}, need {}: weights of experts are {} here", found,
                                         known, is_softmax ? "a softmax" : "sigmoids"));
+  LLM_TRY(spec.weights_add_up,
+          gguf_.get_bool_or(key_of(keys().experts_add_up), config_.architecture->weights_add_up));
   const std::string scale_key = key_of(keys().experts_scale);
   LLM_TRY(spec.experts_scale, gguf_.get_float_or(scale_key, 1));
   if (spec.experts_scale == 0) spec.experts_scale = 1;  // a key that is not there
@@ -389,6 +411,10 @@ Status Reader::read_heads() {
   for (std::size_t i = 0; i < config_.n_layers; ++i) {
     if (kv_heads[i] == 0 && config_.architecture->has_short_convs) {
       config_.layers[i].mixer = ShortConvSpec{.d_model = config_.d_model};
+      continue;
+    }
+    if (kv_heads[i] == 0 && config_.architecture->has_mambas) {
+      config_.layers[i].mixer = DeltaNetSpec{.is_mamba = true};
       continue;
     }
     if (kv_heads[i] == 0 || kv_heads[i] > heads[i] || heads[i] % kv_heads[i] != 0)
@@ -504,8 +530,14 @@ Status Reader::read_short_convs() {
 }
 
 Status Reader::read_delta_nets() {
-  if (config_.architecture->full_attention_period == 0) return Ok{};
-  LLM_TRY(const std::vector<bool> recurrent, read_recurrent_layers());
+  const bool is_mamba = config_.architecture->has_mambas;
+  if (config_.architecture->full_attention_period == 0 && !is_mamba) return Ok{};
+  std::vector<bool> recurrent;
+  if (is_mamba) {
+    for (const LayerSpec& layer : config_.layers) recurrent.push_back(layer.delta_net() != nullptr);
+  } else {
+    LLM_TRY(recurrent, read_recurrent_layers());
+  }
   const std::string v_heads_key = key_of(keys().delta_v_heads);
   const std::string v_rows_key = key_of(keys().delta_v_rows);
   LLM_TRY(const std::size_t k_heads, read_dim(key_of(keys().delta_k_heads)));
@@ -526,12 +558,14 @@ Status Reader::read_delta_nets() {
                                                              k_dim, kMaxDim / v_heads, v_heads));
   for (std::size_t i = 0; i < config_.n_layers; ++i)
     if (recurrent[i])
-      config_.layers[i].mixer = DeltaNetSpec{.n_k_heads = k_heads,
-                                             .n_v_heads = v_heads,
-                                             .k_dim = k_dim,
-                                             .v_dim = v_rows / v_heads,
-                                             .conv_width = width,
-                                             .grouped = config_.architecture->groups_value_heads};
+      config_.layers[i].mixer =
+          DeltaNetSpec{.n_k_heads = k_heads,
+                       .n_v_heads = v_heads,
+                       .k_dim = k_dim,
+                       .v_dim = v_rows / v_heads,
+                       .conv_width = width,
+                       .grouped = config_.architecture->groups_value_heads || is_mamba,
+                       .is_mamba = is_mamba};
   return Ok{};
 }
 
@@ -581,16 +615,26 @@ Status Reader::read_rope() {
   for (const LayerSpec& layer : config_.layers)
     if (first == 0) first = layer.head_dim();
   if (first == 0)
-    return unsupported(key_of(config_.architecture->has_short_convs ? keys().n_kv_heads
-                                                                    : keys().full_attention_period),
-                       "found no layer with attention, need one");
+    return unsupported(
+        key_of(config_.architecture->full_attention_period == 0 ? keys().n_kv_heads
+                                                                : keys().full_attention_period),
+        "found no layer with attention, need one");
   LLM_TRY(const std::size_t dims, read_rope_dims(keys().rope_dims, 0, false));
   RopeSpec rope{.dims = dims};
   LLM_TRY(rope.theta, read_positive(key_of(keys().rope_theta), config_.architecture->rope_theta));
   LLM_RETURN_IF_ERROR(read_rope_scaling(rope));
   LLM_RETURN_IF_ERROR(read_query_growth(rope));
-  config_.ropes = {rope};
   const Architecture& architecture = *config_.architecture;
+  config_.ropes = {rope};
+  if (architecture.may_lack_rope) {
+    LLM_TRY(const bool has_rope, gguf_.get_bool_or(key_of(keys().has_rope), true));
+    if (has_rope) return Ok{};
+    rope.dims = 0;
+    config_.ropes.push_back(rope);
+    for (LayerSpec& layer : config_.layers)
+      if (layer.attention() != nullptr) layer.attention()->rope = 1;
+    return Ok{};
+  }
   const std::size_t period = architecture.no_rope_period;
   const bool has_windows = std::ranges::any_of(
       config_.layers, [](const LayerSpec& layer) { return layer.window() > 0; });

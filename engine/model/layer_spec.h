@@ -43,8 +43,8 @@ struct ConvolutionSpec {
   std::size_t tail() const { return (width - 1) * channels; }
 };
 
-/// Gated DeltaNet (docs/numerics.md): a causal convolution over q, k and v, then a state for each
-/// value head that every token changes.
+/// Gated DeltaNet or Mamba-2 (docs/numerics.md): a causal convolution over q, k and v, then a state
+/// for each value head that every token changes. Mamba-2 calls v x, k B and q C.
 struct DeltaNetSpec {
   std::size_t n_k_heads = 0;   ///< ssm.group_count; divides n_v_heads
   std::size_t n_v_heads = 0;   ///< ssm.time_step_rank
@@ -52,6 +52,7 @@ struct DeltaNetSpec {
   std::size_t v_dim = 0;       ///< ssm.inner_size / n_v_heads
   std::size_t conv_width = 0;  ///< ssm.conv_kernel: positions that the convolution sees, >= 2
   bool grouped = false;        ///< value heads of one key head are neighbours
+  bool is_mamba = false;       ///< Mamba-2: tokens are added to states, and v comes first
 
   /// Value heads of a key head.
   std::size_t heads_per_k() const { return n_v_heads / n_k_heads; }
@@ -61,8 +62,14 @@ struct DeltaNetSpec {
   }
   std::size_t k_rows() const { return n_k_heads * k_dim; }
   constexpr std::size_t v_rows() const { return n_v_heads * v_dim; }
-  /// Channels of the convolution: q, k and v, one after the other.
+  /// Channels of the convolution: q, k and v, one after the other; of Mamba-2 v, k and q.
   std::size_t channels() const { return 2 * k_rows() + v_rows(); }
+  std::size_t first_q() const { return is_mamba ? v_rows() + k_rows() : 0; }
+  std::size_t first_k() const { return is_mamba ? v_rows() : k_rows(); }
+  std::size_t first_v() const { return is_mamba ? 0 : 2 * k_rows(); }
+  /// Values that share a norm of the output, and how many such norms have weights of their own.
+  std::size_t norm_size() const { return is_mamba ? v_rows() / n_k_heads : v_dim; }
+  std::size_t n_norms() const { return is_mamba ? n_k_heads : 1; }
   ConvolutionSpec convolution() const { return {channels(), conv_width, true}; }
 };
 
@@ -75,10 +82,10 @@ struct ShortConvSpec {
   ConvolutionSpec convolution() const { return {d_model, conv_width}; }
 };
 
-/// How a router's logits become the choice of experts and their weights (docs/numerics.md).
+/// How a router's logits become probabilities of experts (docs/numerics.md).
 enum class Router {
-  kSoftmax,  ///< of the chosen logits
-  kSigmoid,  ///< of each logit, divided by the sum of the chosen
+  kSoftmax,
+  kSigmoid,  ///< of each logit
 };
 
 /// A gated feed-forward, or a mixture of experts.
@@ -87,8 +94,10 @@ struct FfnSpec {
   std::size_t n_experts = 0;  ///< expert_count; 0: no experts
   std::size_t n_used = 0;     ///< expert_used_count: experts per row
   std::size_t d_shared = 0;   ///< width of an expert that every row uses; 0: there is none
+  bool weighs_shared = true;  ///< its output is multiplied by the sigmoid of a product
   Router router = Router::kSoftmax;
-  float experts_scale = 1;  ///< expert_weights_scale: the experts' weights are multiplied by it
+  bool weights_add_up = true;  ///< the weights of the chosen experts are divided by their sum
+  float experts_scale = 1;     ///< expert_weights_scale: the experts' weights are multiplied by it
   /// The router, the experts and the shared expert read norms of their own of the residual stream,
   /// and what the experts and the shared one give is normed before it is added.
   bool own_norms = false;
@@ -108,14 +117,17 @@ enum class LayerPart {
   kValuesOfKeys,  ///< AttentionSpec::v_is_k
   kValueNorm,     ///< AttentionSpec::value_norm, of a layer with kOwnKeys
   kOutputGate,    ///< AttentionSpec::output_gate
-  kDeltaNet,      ///< LayerSpec::mixer is DeltaNetSpec
+  kStates,        ///< LayerSpec::mixer is DeltaNetSpec
+  kDeltaNet,      ///< kStates without DeltaNetSpec::is_mamba
+  kMamba,         ///< kStates with it
   kShortConv,     ///< LayerSpec::mixer is ShortConvSpec
   kConvolution,   ///< LayerSpec::mixer has a convolution
   kPreNorms,      ///< LayerSpec::has_pre_norms
   kPostNorms,     ///< LayerSpec::has_post_norms
   kExperts,       ///< a feed-forward is a mixture of experts
   kSharedExpert,  ///< FfnSpec::d_shared
-  kSharedWeight,  ///< and its output is multiplied by the sigmoid of a product
+  kSharedWeight,  ///< FfnSpec::weighs_shared, of one norm
+  kPlainShared,   ///< kSharedExpert without a weight, of one norm
   kOneFfnNorm,    ///< the feed-forward, or all of the mixture, reads one norm, or none
   kFfnNorm,       ///< kOneFfnNorm with kPreNorms: it reads one
   kExpertsOfOne,  ///< kExperts with kOneFfnNorm
@@ -171,14 +183,17 @@ struct LayerSpec {
         .add(LayerPart::kValuesOfKeys, has_own_keys() && attention()->v_is_k)
         .add(LayerPart::kValueNorm, has_own_keys() && attention()->value_norm)
         .add(LayerPart::kOutputGate, attention() != nullptr && attention()->output_gate)
-        .add(LayerPart::kDeltaNet, delta_net() != nullptr)
+        .add(LayerPart::kStates, delta_net() != nullptr)
+        .add(LayerPart::kDeltaNet, delta_net() != nullptr && !delta_net()->is_mamba)
+        .add(LayerPart::kMamba, delta_net() != nullptr && delta_net()->is_mamba)
         .add(LayerPart::kShortConv, short_conv() != nullptr)
         .add(LayerPart::kConvolution, convolution().width > 0)
         .add(LayerPart::kPreNorms, has_pre_norms)
         .add(LayerPart::kPostNorms, has_post_norms)
         .add(LayerPart::kExperts, n_experts() > 0)
         .add(LayerPart::kSharedExpert, d_shared() > 0)
-        .add(LayerPart::kSharedWeight, d_shared() > 0 && !own_norms())
+        .add(LayerPart::kSharedWeight, d_shared() > 0 && !own_norms() && ffns[0].weighs_shared)
+        .add(LayerPart::kPlainShared, d_shared() > 0 && !own_norms() && !ffns[0].weighs_shared)
         .add(LayerPart::kOneFfnNorm, !own_norms())
         .add(LayerPart::kFfnNorm, !own_norms() && has_pre_norms)
         .add(LayerPart::kExpertsOfOne, n_experts() > 0 && !own_norms())
@@ -205,7 +220,10 @@ struct LayerSpec {
   }
   std::size_t delta_v_rows() const { return delta_net() == nullptr ? 0 : delta_net()->v_rows(); }
   std::size_t delta_v_heads() const { return delta_net() == nullptr ? 0 : delta_net()->n_v_heads; }
-  std::size_t delta_v_dim() const { return delta_net() == nullptr ? 0 : delta_net()->v_dim; }
+  std::size_t delta_norm_size() const {
+    return delta_net() == nullptr ? 0 : delta_net()->norm_size();
+  }
+  std::size_t delta_norms() const { return delta_net() == nullptr ? 0 : delta_net()->n_norms(); }
   std::size_t conv_width() const { return convolution().width; }
   std::size_t conv_channels() const { return convolution().channels; }
   /// Rows of d_model that its input is a product of.

@@ -24,7 +24,7 @@ struct LayerParts {
   Vector attn_sinks;          ///< (n_heads): scores of keys without a value
   Matrix attn_output;         ///< (d_model, n_heads * head_dim)
   Vector attn_output_bias;    ///< (d_model)
-  Matrix attn_qkv;            ///< (channels, d_model): of a DeltaNet, q, k and v
+  Matrix attn_qkv;            ///< (channels, d_model): of a DeltaNet or Mamba-2, q, k and v
   Matrix attn_gate;           ///< (n_v_heads * v_dim, d_model): of its output
   Matrix ssm_beta;            ///< (n_v_heads, d_model): how much a token replaces
   Matrix ssm_alpha;           ///< (n_v_heads, d_model): how much stays
@@ -32,10 +32,12 @@ struct LayerParts {
   Matrix conv_c;              ///< (d_model, d_model): gates its output
   Matrix conv_x;              ///< (d_model, d_model): its input
   Vector conv1d;              ///< (channels, conv_width): the last is of the token itself
+  Vector conv1d_bias;         ///< (channels)
   Matrix conv_out;            ///< (d_model, d_model)
   Vector ssm_dt;              ///< (n_v_heads): added to alpha
   Vector ssm_a;               ///< (n_v_heads): below 0, of the logarithm of what stays
-  Vector ssm_norm;            ///< (v_dim)
+  Vector ssm_d;               ///< (n_v_heads): of Mamba-2, what goes past the state
+  Vector ssm_norm;            ///< (n_norms * norm_size)
   Matrix ssm_out;             ///< (d_model, n_v_heads * v_dim)
   Vector attn_post_norm;      ///< (d_model): post_attention_norm.weight
   Vector ffn_norm;            ///< (d_model)

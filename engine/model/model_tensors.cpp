@@ -66,6 +66,9 @@ Status check_shape(const TensorRole& role, const TensorView& view, const GgufTen
                                 shape_text(tensor), cols, stack));
   }
   if (dims[0] == cols && dims[1] == rows && dims[2] == stack && dims[3] == 1) return Ok{};
+  // Some vectors of Mamba-2 are columns.
+  const bool is_column = !role.is_matrix() && dims[0] == 1 && dims[1] == cols;
+  if (is_column && dims[2] == 1 && dims[3] == 1) return Ok{};
   if (stack > 1)
     return error_of(ErrorCode::kMalformed, view.name, tensor,
                     fmt::format("found shape {}, need [{}, {}, {}] (columns, rows, experts)",

@@ -187,16 +187,16 @@ inline constexpr std::array kTensorRoles = [] {
           .of(kAttention),
       TensorRole("attn_qkv.weight", kRequired, &S::delta_channels, &H::d_model, &L::attn_qkv,
                  &LW::attn_qkv)
-          .of(kDeltaNet),
+          .of(kStates),
       TensorRole("attn_gate.weight", kRequired, &S::delta_v_rows, &H::d_model, &L::attn_gate,
                  &LW::attn_gate)
-          .of(kDeltaNet),
+          .of(kStates),
       TensorRole("ssm_beta.weight", kRequired, &S::delta_v_heads, &H::d_model, &L::ssm_beta,
                  &LW::ssm_beta)
           .of(kDeltaNet),
       TensorRole("ssm_alpha.weight", kRequired, &S::delta_v_heads, &H::d_model, &L::ssm_alpha,
                  &LW::ssm_alpha)
-          .of(kDeltaNet),
+          .of(kStates),
       TensorRole("shortconv.b.weight", kAbsent, &H::d_model, &H::d_model, &L::conv_b, &LW::conv_b)
           .of(kShortConv),
       TensorRole("shortconv.c.weight", kAbsent, &H::d_model, &H::d_model, &L::conv_c, &LW::conv_c)
@@ -207,17 +207,20 @@ inline constexpr std::array kTensorRoles = [] {
                  &S::conv_channels)
           .of(kConvolution)
           .with(kShortConv, "shortconv.conv.weight"),
+      TensorRole("ssm_conv1d.bias", kAbsent, &S::conv_channels, &L::conv1d_bias, &LW::conv1d_bias)
+          .of(kConvolution),
       TensorRole("shortconv.out_proj.weight", kRequired, &H::d_model, &H::d_model, &L::conv_out,
                  &LW::conv_out)
           .of(kShortConv),
-      TensorRole("ssm_dt.bias", kRequired, &S::delta_v_heads, &L::ssm_dt, &LW::ssm_dt)
-          .of(kDeltaNet),
-      TensorRole("ssm_a", kRequired, &S::delta_v_heads, &L::ssm_a, &LW::ssm_a).of(kDeltaNet),
-      TensorRole("ssm_norm.weight", kRequired, &S::delta_v_dim, &L::ssm_norm, &LW::ssm_norm)
-          .of(kDeltaNet),
+      TensorRole("ssm_dt.bias", kRequired, &S::delta_v_heads, &L::ssm_dt, &LW::ssm_dt).of(kStates),
+      TensorRole("ssm_a", kRequired, &S::delta_v_heads, &L::ssm_a, &LW::ssm_a).of(kStates),
+      TensorRole("ssm_d", kRequired, &S::delta_v_heads, &L::ssm_d, &LW::ssm_d).of(kMamba),
+      TensorRole("ssm_norm.weight", kRequired, &S::delta_norm_size, &L::ssm_norm, &LW::ssm_norm,
+                 kPlain, &S::delta_norms)
+          .of(kStates),
       TensorRole("ssm_out.weight", kRequired, &H::d_model, &S::delta_v_rows, &L::ssm_out,
                  &LW::ssm_out)
-          .of(kDeltaNet),
+          .of(kStates),
       TensorRole("post_attention_norm.weight", kAbsent, &H::d_model, &L::attn_post_norm,
                  &LW::attn_post_norm),
       TensorRole("ffn_norm.weight", kRequired, &H::d_model, &L::ffn_norm, &LW::ffn_norm)

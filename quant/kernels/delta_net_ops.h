@@ -1,7 +1,7 @@
 #pragma once
 
-// Gated DeltaNet on 16 lanes: the convolution, the lengths of heads, and the state. Part of an ISA
-// unit. Each equals the loops of engine/forward/reference/delta_net.cpp.
+// Gated DeltaNet and Mamba-2 on 16 lanes: the convolution, the lengths of heads, and the state.
+// Part of an ISA unit. Each equals the loops of engine/forward/reference/delta_net.cpp.
 
 #include "quant/kernels/float_ops.h"
 #include "quant/numerics/delta_net.h"
@@ -16,6 +16,7 @@ void convolve(const llm::ConvolveArgs& args) {
     for (std::size_t j = 0; j < args.width; ++j)
       sum =
           fma(load_f32<A>(args.weights + j * args.stride + c), load_f32<A>(args.rows[j] + c), sum);
+    if (args.bias != nullptr) sum = sum + load_f32<A>(args.bias + c);
     return args.silu ? swiglu16(sum, one) : sum;
   };
   std::size_t c = 0;
@@ -25,6 +26,7 @@ void convolve(const llm::ConvolveArgs& args) {
   for (std::size_t j = 0; j < args.width; ++j)
     sum = fma(load_tail<A>(args.weights + j * args.stride + c, args.n - c),
               load_tail<A>(args.rows[j] + c, args.n - c), sum);
+  if (args.bias != nullptr) sum = sum + load_tail<A>(args.bias + c, args.n - c);
   store_tail(args.y + c, args.silu ? swiglu16(sum, one) : sum, args.n - c);
 }
 
@@ -81,16 +83,20 @@ void delta_rule(const llm::DeltaRuleArgs& args) {
     const auto decay = broadcast_f32<A>(args.decay[t * args.gate_stride]);
     const auto beta = broadcast_f32<A>(args.beta[t * args.gate_stride]);
     const auto kept = [&](std::size_t i) { return load_f32<A>(args.state + 16 * i) * decay; };
-    const auto found = column_sums<A>(args.k_dim, [&](std::size_t i, const F32x16<A>& lane) {
-      return fma(broadcast_f32<A>(k[i]), kept(i), lane);
-    });
     const auto value = is_whole ? load_f32<A>(v) : load_tail<A>(v, args.n_columns);
-    const auto change = (value - found) * beta;
-    const auto seen = column_sums<A>(args.k_dim, [&](std::size_t i, const F32x16<A>& lane) {
+    auto change = value * beta;
+    if (args.finds) {
+      const auto found = column_sums<A>(args.k_dim, [&](std::size_t i, const F32x16<A>& lane) {
+        return fma(broadcast_f32<A>(k[i]), kept(i), lane);
+      });
+      change = (value - found) * beta;
+    }
+    auto seen = column_sums<A>(args.k_dim, [&](std::size_t i, const F32x16<A>& lane) {
       const auto next = fma(broadcast_f32<A>(k[i]), change, kept(i));
       store_f32(args.state + 16 * i, next);
       return fma(broadcast_f32<A>(q[i]), next, lane);
     });
+    if (!args.finds) seen = fma(broadcast_f32<A>(args.past), value, seen);
     if (is_whole) {
       store_f32(out, seen);
     } else {

@@ -96,19 +96,21 @@ struct ConvolveArgs {
   const float* weights;      ///< (width, stride)
   std::size_t stride;
   std::size_t width;
-  std::size_t n;  ///< channels
-  bool silu;      ///< of the sums
-  float* y;       ///< (n), overwritten
+  std::size_t n;      ///< channels
+  const float* bias;  ///< (n), added to the sums, or nullptr
+  bool silu;          ///< of the sums
+  float* y;           ///< (n), overwritten
 };
 
-/// A run of tokens through up to 16 columns of the state of a head of a Gated DeltaNet.
+/// A run of tokens through up to 16 columns of the state of a head of a Gated DeltaNet, or of
+/// Mamba-2.
 struct DeltaRuleArgs {
-  const float* q;  ///< the first token's head, (k_dim), of its length; k likewise
+  const float* q;  ///< the first token's head, (k_dim); k likewise
   const float* k;
-  const float* v;      ///< the first token's columns
-  std::size_t stride;  ///< in floats, between tokens of q, k and v
-  const float* decay;  ///< of the first token; beta likewise
-  const float* beta;
+  const float* v;           ///< the first token's columns
+  std::size_t stride;       ///< in floats, between tokens of q, k and v
+  const float* decay;       ///< of the first token; beta likewise
+  const float* beta;        ///< what v, or its distance from what k finds, is multiplied by
   std::size_t gate_stride;  ///< between tokens of decay and beta
   float* state;             ///< (k_dim, 16), 64-byte aligned
   float* out;               ///< (n_tokens, n_columns), overwritten
@@ -116,6 +118,8 @@ struct DeltaRuleArgs {
   std::size_t k_dim;
   std::size_t n_columns;  ///< the others of `state` stay as they are, where they are 0
   std::size_t n_tokens;
+  bool finds = true;  ///< k finds what is there before v comes; false: Mamba-2
+  float past = 0;     ///< without `finds`: of v, what is added to the output
 };
 
 /// Weights with one scale a block are read for up to so many tokens as for one.

@@ -7,7 +7,7 @@
 
 namespace llm::contract {
 
-// The gates of a Gated DeltaNet (docs/numerics.md), of one token and value head.
+// The gates of Gated DeltaNets and of Mamba-2 (docs/numerics.md), of one token and value head.
 
 /// Added to the square of the length of a head of q or k (transformers' modeling_qwen3_5.py).
 inline constexpr float kDeltaEps = 1e-6F;
@@ -15,13 +15,15 @@ inline constexpr float kDeltaEps = 1e-6F;
 /// How much of what a key finds is replaced. @param b  row of the product with ssm_beta
 inline float delta_beta(float b) { return activate(Activation::kSigmoid, b, 1.0F); }
 
-/// What the state is multiplied by.
-/// @param a  row of the product with ssm_alpha  @param dt, slope  of ssm_dt and ssm_a
-inline float delta_decay(float a, float dt, float slope) {
+/// log(1 + exp(a + dt)), of Mamba-2 a token's step.
+/// @param a  row of the product with ssm_alpha  @param dt  of ssm_dt
+inline float delta_step(float a, float dt) {
   const float r = a + dt;
   const auto e = static_cast<double>(exp(-std::fabs(r)));
-  const double softplus = static_cast<double>(r > 0 ? r : 0) + log(1.0 + e);
-  return exp(static_cast<float>(softplus) * slope);
+  return static_cast<float>(static_cast<double>(r > 0 ? r : 0) + log(1.0 + e));
 }
+
+/// What the state is multiplied by. @param slope  of ssm_a
+inline float delta_decay(float a, float dt, float slope) { return exp(delta_step(a, dt) * slope); }
 
 }  // namespace llm::contract

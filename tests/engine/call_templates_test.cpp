@@ -185,8 +185,8 @@ TEST_CASE("calls that a template leaves out are read back as they are spelled fo
   REQUIRE(format.call == (mark.starts_with("<|tool_call_start") ? Call::kKeywords : Call::kObject));
   OrderedJson list;
   for (const OrderedJson& call : calls()) {
-    list.push_back({{"function",
-                     {{"name", call["name"]}, {"arguments", json_text(call["arguments"])}}}});
+    list.push_back(
+        {{"function", {{"name", call["name"]}, {"arguments", json_text(call["arguments"])}}}});
     const std::string reply = text_of_calls(format, list);
     CAPTURE(reply);
     for (const std::size_t step : {reply.size(), std::size_t{1}, std::size_t{3}})

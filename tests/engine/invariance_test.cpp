@@ -269,7 +269,7 @@ void add_scales(TinyGguf& file) {
     TinyGguf::Tensor& tensor = file.tensors[i];
     if (tensor.dims.size() < 2 || !tensor.name.ends_with(".weight") ||
         tensor.name.ends_with("token_embd.weight") || tensor.name.ends_with("conv1d.weight") ||
-        tensor.name.ends_with("shortconv.conv.weight") ||
+        tensor.name.ends_with("shortconv.conv.weight") || tensor.name.ends_with("norm.weight") ||
         tensor.name.find("ffn_gate_inp") != std::string::npos)
       continue;
     const std::uint64_t stack = tensor.dims.size() > 2 ? tensor.dims[2] : 1;

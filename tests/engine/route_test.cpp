@@ -45,6 +45,31 @@ TEST_CASE("a router of sigmoids chooses by their sum with the bias, and weighs w
   for (const float weight : routed({1, nan, 3}, 2, spec).weights) CHECK(std::isnan(weight));
 }
 
+TEST_CASE("a softmax with a bias chooses by its probabilities and the bias", "[route]") {
+  // Probabilities 0.5, 0.25, 0.125, 0.125: by the logits and the bias, 3 would come before 1.
+  const float two = std::log(2.0F);
+  const std::vector<float> logits = {2 * two, two, 0, 0};
+  const Routed found = routed(logits, 2, {.experts_scale = 3}, {0, 0, -1, 0.1F});
+  CHECK(found.chosen == std::vector<std::uint32_t>{0, 1});
+  CHECK(std::abs(found.weights[0] - 2) < 1e-6F);
+  CHECK(std::abs(found.weights[1] - 1) < 1e-6F);
+  CHECK(routed(logits, 2, {}, {0, 0, 0, 0.2F}).chosen == std::vector<std::uint32_t>{0, 3});
+}
+
+TEST_CASE("weights that are not divided are the probabilities among all experts", "[route]") {
+  const float two = std::log(2.0F);
+  const FfnSpec whole{.weights_add_up = false, .experts_scale = 2};
+  const Routed found = routed({2 * two, two, 0, 0}, 2, whole);
+  CHECK(found.chosen == std::vector<std::uint32_t>{0, 1});
+  CHECK(std::abs(found.weights[0] - 1) < 1e-6F);
+  CHECK(std::abs(found.weights[1] - 0.5F) < 1e-6F);
+  FfnSpec sigmoids = whole;
+  sigmoids.router = Router::kSigmoid;
+  CHECK(routed({0, -1, 0}, 2, sigmoids).weights == std::vector<float>{1, 1});
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const float weight : routed({1, nan, 3}, 2, whole).weights) CHECK(std::isnan(weight));
+}
+
 TEST_CASE("NaN and Inf of a router reach every weight", "[route]") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Routed found = routed({9, 8, nan, 7}, 2);

@@ -194,6 +194,33 @@ TEST_CASE("sizes of experts that contradict each other are refused", "[roles]") 
   CHECK(wrong.field == "tensor \"blk.0.ffn_up_exps.weight\"");
 }
 
+TEST_CASE("a shared expert is as wide as its key says, or as so many experts", "[roles]") {
+  const auto with = [](const char* architecture, const char* key, std::uint32_t value) {
+    TinyGguf file = TinyGguf::llama({.architecture = architecture});
+    file.set_u32(fmt::format("{}.{}", architecture, key), value);
+    return file.bytes();
+  };
+  const auto fails = [&](const char* architecture, const char* key, std::uint32_t value,
+                         ErrorCode code) {
+    const auto bytes = with(architecture, key, value);
+    return must_fail(open_model_bytes(bytes), code).field;
+  };
+  constexpr auto kMalformed = ErrorCode::kMalformed;
+  CHECK(fails("dots1", "expert_shared_count", 2, kMalformed) ==
+        "tensor \"blk.1.ffn_gate_shexp.weight\"");
+  CHECK(fails("dots1", "expert_shared_count", 1U << 24, kMalformed) == "dots1.expert_shared_count");
+  CHECK(fails("dots1", "expert_shared_count", 0, ErrorCode::kUnsupported) ==
+        "tensor \"blk.1.ffn_gate_shexp.weight\"");
+  CHECK(fails("hunyuan-moe", "expert_shared_feed_forward_length", 48, kMalformed) ==
+        "tensor \"blk.0.ffn_gate_shexp.weight\"");
+  CHECK(fails("qwen2moe", "expert_shared_feed_forward_length", 0, kMalformed) ==
+        "qwen2moe.expert_shared_feed_forward_length");
+  CHECK(fails("ernie4_5-moe", "interleave_moe_layer_step", 2, ErrorCode::kUnsupported) ==
+        "ernie4_5-moe.interleave_moe_layer_step");
+  const auto same = with("ernie4_5-moe", "interleave_moe_layer_step", 1);
+  CHECK(require_ok(open_model_bytes(same)).config.layers[1].d_shared() == 256);
+}
+
 TEST_CASE("docs/models.md says what missing architectures would need, and none of them loads",
           "[roles]") {
   const std::string page = read_file(LLM_SOURCE_DIR "/docs/models.md");

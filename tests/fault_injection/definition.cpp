@@ -143,6 +143,15 @@ LLM_WRAP(route,
     std::ranges::reverse(weights);
   }
   if (fault->is("no_bias")) real_route(spec, logits, {}, chosen, weights);
+  if (fault->is("bias_of_logits") && spec.router == Router::kSoftmax && !bias.empty()) {
+    for (std::size_t i = 0; i < n; ++i) other[i] += bias[i];
+    real_route(spec, other, {}, chosen, weights);
+  }
+  if (fault->is("divided_otherwise")) {
+    FfnSpec wrong = spec;
+    wrong.weights_add_up = !spec.weights_add_up;
+    real_route(wrong, logits, bias, chosen, weights);
+  }
   if (fault->is("by_magnitude")) {
     for (float& logit : other) logit = std::abs(logit);
     real_route(spec, other, bias, chosen, weights);
@@ -204,15 +213,16 @@ LLM_WRAP(add,
   std::ranges::copy(y, x.begin());
 }
 
-// ---- Gated DeltaNet
+// ---- Gated DeltaNet, Mamba-2
 
-LLM_WRAP(convolve, "_ZN3llm9reference8convolveESt4spanIKfLm18446744073709551615EES3_b", float,
-         Floats inputs, Floats weights, bool silu) {
+LLM_WRAP(convolve, "_ZN3llm9reference8convolveESt4spanIKfLm18446744073709551615EES3_S3_b", float,
+         Floats inputs, Floats weights, Floats bias, bool silu) {
   const Fault* fault = strikes("convolve", {{"side", "definition"}, {"width", inputs.size()}});
-  if (fault == nullptr || !fault->is("oldest")) return real_convolve(inputs, weights, silu);
+  if (fault == nullptr) return real_convolve(inputs, weights, bias, silu);
   std::vector<float> wrong(inputs.begin(), inputs.end());
-  wrong[0] = wrong[1];
-  return real_convolve(wrong, weights, silu);
+  if (fault->is("oldest")) wrong[0] = wrong[1];
+  if (fault->is("no_bias")) bias = {};
+  return real_convolve(wrong, weights, bias, silu);
 }
 
 LLM_WRAP(unit_length, "_ZN3llm9reference11unit_lengthESt4spanIfLm18446744073709551615EEf", void,
@@ -232,6 +242,28 @@ LLM_WRAP(delta_rule,
   if (fault->is("other_heads")) other.grouped = !spec.grouped;
   if (fault->is("gates_swapped")) std::swap(a, b);
   real_delta_rule(other, x, a, b, dt, slope, state, o);
+}
+
+LLM_WRAP(scan_column, "_ZN3llm9reference4scanESt4spanIKfLm18446744073709551615EES3_ffffPfm", float,
+         Floats q, Floats k, float v, float decay, float step, float past, float* s,
+         std::size_t stride) {
+  const Fault* fault = strikes("scan", {{"side", "definition"}, {"k_dim", k.size()}});
+  if (fault != nullptr && fault->is("no_past")) past = 0;
+  if (fault != nullptr && fault->is("no_step")) step = 1;
+  return real_scan_column(q, k, v, decay, step, past, s, stride);
+}
+
+LLM_WRAP(scan,
+         "_ZN3llm9reference4scanERKNS_12DeltaNetSpecESt4spanIKfLm18446744073709551615EES6_S6_S6_"
+         "S6_RKNS_10DeltaStateES4_IfLm18446744073709551615EE",
+         void, const DeltaNetSpec& spec, Floats x, Floats a, Floats dt, Floats slope, Floats past,
+         const DeltaState& state, Output o) {
+  const Fault* fault = strikes("scan", {{"side", "definition"}, {"k_dim", spec.k_dim}});
+  if (fault == nullptr) return real_scan(spec, x, a, dt, slope, past, state, o);
+  DeltaNetSpec other = spec;
+  if (fault->is("other_heads")) other.grouped = !spec.grouped;
+  const std::vector<float> none(past.size());
+  real_scan(other, x, a, dt, slope, fault->is("no_past") ? Floats(none) : past, state, o);
 }
 
 // ---- angles, which both use

@@ -210,7 +210,7 @@ struct Entries {
       spoil_exp(*fault, (before[i] - largest) / divisor, i, n, y[i]);
   }
 
-  // ---- Gated DeltaNet
+  // ---- Gated DeltaNet, Mamba-2
 
   static void convolve(const ConvolveArgs& args) {
     const auto fault =
@@ -218,13 +218,15 @@ struct Entries {
     table().convolve(args);
     if (!fault) return;
     std::vector<float> other(args.y, args.y + args.n);
-    if (fault->is("ulp")) other.back() = ulp(other.back());
-    if (fault->is("oldest")) {  // as if the row after it
+    if (fault->is("ulp")) {
+      other.back() = ulp(other.back());
+    } else {
       std::vector<const float*> rows(args.rows, args.rows + args.width);
-      rows[0] = rows[1];
+      if (fault->is("oldest")) rows[0] = rows[1];
       ConvolveArgs wrong = args;
       wrong.rows = rows.data();
       wrong.y = other.data();
+      if (fault->is("no_bias")) wrong.bias = nullptr;
       table().convolve(wrong);
     }
     for (std::size_t i = 0; i < args.n; ++i) put(args.y[i], other[i]);
@@ -244,6 +246,7 @@ struct Entries {
     const auto fault = fault_of("delta_rule", {{"k_dim", args.k_dim},
                                                {"columns", args.n_columns},
                                                {"tokens", args.n_tokens},
+                                               {"mamba", !args.finds},
                                                {"rows", pass_rows()}});
     if (!fault) return table().delta_rule(args);
     const std::size_t size = args.k_dim * contract::kLanes;
@@ -259,6 +262,7 @@ struct Entries {
     wrong.out_stride = args.n_columns;
     if (fault->is("gates_swapped")) std::swap(wrong.decay, wrong.beta);
     if (fault->is("key_of_query")) wrong.k = wrong.q;
+    if (fault->is("no_past")) wrong.past = 0;
     if (fault->is("no_last_token") && wrong.n_tokens > 0) --wrong.n_tokens;
     table().delta_rule(wrong);
     for (std::size_t i = 0; i < size; ++i) put(args.state[i], state.data()[i]);

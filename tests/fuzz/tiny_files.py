@@ -65,6 +65,7 @@ def vocabulary(kind: str) -> tuple[list[bytes], int]:
 ATTENTION = ["attn_q", "attn_k", "attn_v", "attn_output"]
 FORWARD = ["ffn_gate", "ffn_up", "ffn_down"]
 EXPERTS = {f"{name}_exps.weight": [8, 8, 2] for name in FORWARD} | {"ffn_gate_inp.weight": [8, 2]}
+SHARED = {f"{name}_shexp.weight": [8, 8] for name in FORWARD}
 EXPERT_KEYS = {"expert_count": (U32, 2), "expert_used_count": (U32, 1), "expert_feed_forward_length": (U32, 16)}
 HEAD_NORMS = {f"{name}_norm.weight": [8] for name in ("attn_q", "attn_k")}
 PARTS = {
@@ -106,6 +107,8 @@ PARTS = {
                                                          "post_ffw_norm_2")}
         | {"layer_output_scale.weight": [1], "ffn_gate_inp.weight": [8, 2], "ffn_gate_inp.scale": [8], "ffn_gate_up_exps.weight": [8, 16, 2],
            "ffn_down_exps.weight": [8, 8, 2], "ffn_down_exps.scale": [2]}, ["attn_v"], EXPERT_KEYS),
+    "dots1": (HEAD_NORMS | EXPERTS | SHARED | {"exp_probs_b.bias": [2]}, FORWARD,
+              EXPERT_KEYS | {"expert_shared_count": (U32, 1), "expert_weights_norm": (BOOL, True)}),
     "granitemoe": (EXPERTS, FORWARD, {key: EXPERT_KEYS[key] for key in ("expert_count", "expert_used_count")}),
 }
 

@@ -22,6 +22,7 @@ from shapes import FULL, GEMMA4_31B, GPT_OSS_YARN, GRANITE, LLAMA3, MINISTRAL3_Y
 OUT = Path(__file__).resolve().parent / "architectures"
 # Odd on purpose: head_dim apart from d_model / n_heads, GQA and MQA, rows that are no multiple of 32.
 TINY = Shape("", 24, 2, 4, 2, 10, 40, 330, eps=1e-6, theta=1000000.0)
+MIXTURE = replace(TINY, d_model=32, n_layers=3, n_kv_heads=1, head_dim=8, d_ff=16, n_experts=10, n_used=3)
 SHAPES = (
     replace(TINY, name="llama-bpe", family="llama-bpe", theta=500000.0,
             rope=LLAMA3 | {"factor": 32.0, "original_max_position_embeddings": 128}),
@@ -62,6 +63,19 @@ SHAPES = (
     replace(TINY, name="granite", family="granite", n_kv_heads=1, multipliers=GRANITE | {"attention_multiplier": 0.1}),
     replace(TINY, name="granitemoe", family="granitemoe", d_model=32, n_kv_heads=1, head_dim=8, d_ff=16, n_experts=10, n_used=4,
             multipliers=GRANITE | {"attention_multiplier": 0.1}),
+    replace(TINY, name="granitehybrid", family="granitehybrid", n_layers=4, tied=True, n_kv_heads=1, vocab=336, delta=(6, 8, 12, 1), conv_width=4,
+            multipliers=GRANITE | {"attention_multiplier": 0.1}),
+    replace(TINY, name="granitehybridmoe", family="granitehybrid", d_model=32, n_layers=4, n_kv_heads=1, head_dim=8, d_ff=16, vocab=336, delta=(4, 16, 20, 2),
+            conv_width=3, n_experts=10, n_used=4, multipliers=GRANITE | {"attention_multiplier": 0.1}),
+    replace(TINY, name="granitemoeshared", family="granitemoe", d_model=32, n_kv_heads=1, head_dim=8, d_ff=16, n_experts=10, n_used=4, n_shared=2,
+            multipliers=GRANITE | {"attention_multiplier": 0.1}),
+    replace(MIXTURE, name="ernie4.5moe", family="ernie4_5_moe", vocab=380, n_dense=1, n_shared=2),
+    replace(MIXTURE, name="glm4moe", family="glm4_moe", partial_rotary=0.5, n_dense=1, n_shared=1),
+    replace(MIXTURE, name="dots1", family="dots1", tied=True, n_dense=1, n_shared=2, adds_up=False),
+    replace(MIXTURE, name="hunyuanmoe", family="hunyuan_moe", n_shared=1),
+    replace(MIXTURE, name="minimax-m2", family="minimax_m2", partial_rotary=0.5),
+    replace(MIXTURE, name="qwen2moe", family="qwen2_moe", adds_up=False),
+    replace(MIXTURE, name="olmoe", family="olmoe", eps=1e-5, adds_up=False),
     replace(TINY, name="gpt-oss", family="gpt_oss", d_model=32, n_kv_heads=1, head_dim=14, d_ff=32, n_experts=10, n_used=6, window=5,
             theta=150000.0, rope=GPT_OSS_YARN | {"factor": 4.0, "original_max_position_embeddings": 1024}),
     replace(TINY, name="phi3", family="phi3", d_model=40, vocab=380, window=5, partial_rotary=0.6,

@@ -20,12 +20,21 @@ SPECIAL = {"llama-bpe": ("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"),
            "seed-coder": ("<seed:bos>", "<seed:pad>", "<seed:eos>"),
            "smaug-bpe": ("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
            "qwen2": ("<|endoftext|>", "<|im_start|>", "<|im_end|>"), "qwen35": ("<|endoftext|>", "<|im_start|>", "<|im_end|>")}
-KINDS = {"llama": "llama-bpe", "lfm2": "llama-bpe", "lfm2_moe": "llama-bpe", "llama-bpe": "llama-bpe", "smollm3": "llama-bpe", "granite": "smollm", "granitemoe": "smollm", "gpt_oss": "gpt-4o",
+KINDS = {"llama": "llama-bpe", "lfm2": "llama-bpe", "lfm2_moe": "llama-bpe", "llama-bpe": "llama-bpe", "smollm3": "llama-bpe", "granite": "smollm", "granitemoe": "smollm", "granitehybrid": "smollm", "gpt_oss": "gpt-4o", "minimax_m2": "gpt-4o",
+         "glm4_moe": "glm4", "dots1": "qwen2", "qwen2_moe": "qwen2", "hunyuan_moe": "qwen2", "olmoe": "gpt-2",
          "ministral3": "tekken", "olmo2": "smaug-bpe", "olmo3": "smaug-bpe", "exaone4": "gpt-2", "seed_oss": "seed-coder", "hunyuan": "hunyuan-dense", "glm4": "glm4",
          "qwen2": "qwen2", "qwen3": "qwen2", "qwen3_moe": "qwen2", "qwen3_next": "qwen2", "qwen3_5": "qwen35", "qwen3_5_moe": "qwen35"}  # of byte-level BPEs: their pre-tokenizers
 GEMMA4_SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>", "<|turn>", "<turn|>")
 ENDS = {"llama-bpe": (1, 2), "tekken": (1,), "smaug-bpe": (0, 2), "gpt-2": (1, 2), "seed-coder": (1, 2), "hunyuan-dense": (2,), "glm4": (1, 0), "smollm": (2,), "gpt-4o": (1, 2), "qwen2": (0, 2), "qwen35": (0, 2)}  # those of SPECIAL that end a reply
+# Of a family whose pre-tokenizer others have with other special tokens: these, and those that end a reply.
+OWN_SPECIAL = {"glm4_moe": (("<|endoftext|>", "<|user|>", "<|observation|>", "[gMASK]"), (1, 2, 0))}
 ROWS_WITHOUT_TOKEN = 7  # embeddings have more rows than there are tokens, as Qwen's
+
+
+def special_of(shape: Shape) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The special tokens, and which of them end a reply."""
+    kind = KINDS[shape.family]
+    return OWN_SPECIAL.get(shape.family, (SPECIAL[kind], ENDS.get(kind, ())))
 
 
 def _byte_bpe(shape: Shape) -> Tokenizer:
@@ -33,7 +42,7 @@ def _byte_bpe(shape: Shape) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE(ignore_merges=kind in IGNORE_MERGES))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(RULES[kind])
     tokenizer.decoder = decoders.ByteLevel()
-    special = SPECIAL[kind]
+    special, _ = special_of(shape)
     trainer = trainers.BpeTrainer(vocab_size=shape.vocab - ROWS_WITHOUT_TOKEN - len(special), show_progress=False,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     tokenizer.train([str(TEXT)], trainer)
@@ -91,9 +100,9 @@ def make_tokenizer(shape: Shape, directory: Path) -> None:
         tokenizer = _byte_bpe(shape)
         tokenizer.save(str(directory / "tokenizer.json"))
         kind = KINDS[shape.family]
-        special = SPECIAL[kind]
-        config = {"eos_token": special[ENDS[kind][-1]]} | ({"bos_token": special[0]} if kind in ADD_BOS else {})
-        ends = [tokenizer.token_to_id(special[i]) for i in ENDS[kind]]
+        special, ends = special_of(shape)
+        config = {"eos_token": special[ends[-1]]} | ({"bos_token": special[0]} if kind in ADD_BOS else {})
+        ends = [tokenizer.token_to_id(special[i]) for i in ends]
         (directory / "generation_config.json").write_text(json.dumps({"eos_token_id": ends}), encoding="utf-8")
     (directory / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
 

@@ -43,6 +43,35 @@ GREEDY_TOKENS = 64
 LEAST_MARGIN = 1e-4  # between the two best logits: below, f32 in another order may choose the other
 
 
+# Families of mixtures: their class, and what its config calls the numbers of experts, of those that a token goes through, of shared
+# ones and of leading layers without any.
+MIXTURES = {"ernie4_5_moe": ("ernie4_5_moe", "moe_num_experts", "moe_k", "moe_num_shared_experts", "moe_layer_start_index"),
+            "glm4_moe": ("glm4_moe", "n_routed_experts", "num_experts_per_tok", "n_shared_experts", "first_k_dense_replace"),
+            "dots1": ("dots1", "n_routed_experts", "num_experts_per_tok", "n_shared_experts", "first_k_dense_replace"),
+            "minimax_m2": ("minimax_m2", "num_local_experts", "num_experts_per_tok"),
+            "qwen2_moe": ("qwen2_moe", "num_experts", "num_experts_per_tok"), "olmoe": ("olmoe", "num_experts", "num_experts_per_tok"),
+            "hunyuan_moe": ("hunyuan_v1_moe", "num_experts", "moe_topk")}
+
+
+def mixture_of(shape: Shape) -> dict:
+    """What the config of one of MIXTURES says beside sizes."""
+    kind, *keys = MIXTURES[shape.family]
+    more = dict(zip(keys, (shape.n_experts, shape.n_used, shape.n_shared, shape.n_dense))) | {
+        "moe_intermediate_size": shape.d_ff, "norm_topk_prob": shape.adds_up, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
+    if kind == "glm4_moe":
+        more |= {"attention_bias": not shape.tied, "use_qk_norm": shape.tied, "routed_scaling_factor": 1.5, "num_nextn_predict_layers": 0}
+    elif kind == "dots1":
+        more |= {"sliding_window": None, "routed_scaling_factor": 2.5}
+    elif kind == "minimax_m2":
+        more |= {"rotary_dim": int(shape.partial_rotary * shape.head_dim), "scoring_func": "sigmoid"}
+    elif kind == "qwen2_moe":
+        more["shared_expert_intermediate_size"] = 2 * shape.d_ff
+    elif kind == "hunyuan_v1_moe":  # the class has one width of experts, the converter reads one of each layer
+        each = [1] * shape.n_layers
+        more |= {"moe_intermediate_size": [shape.d_ff] * shape.n_layers, "moe_topk": [shape.n_used] * shape.n_layers, "num_shared_expert": each}
+    return more
+
+
 def config_of(shape: Shape) -> PretrainedConfig:
     family = "llama" if shape.family == "llama-bpe" else shape.family
     more, rope = {}, {**shape.rope, "rope_theta": shape.theta}
@@ -92,8 +121,20 @@ def config_of(shape: Shape) -> PretrainedConfig:
         if shape.n_experts:
             more |= {"moe_intermediate_size": shape.d_ff, "num_experts": shape.n_experts, "num_experts_per_tok": shape.n_used,
                      "num_dense_layers": shape.n_dense}
+    elif family in MIXTURES:
+        family, more = MIXTURES[family][0], mixture_of(shape)
+        rope |= {"partial_rotary_factor": shape.partial_rotary} if shape.partial_rotary != 1.0 else {}
+    elif family == "granitehybrid":
+        heads, width, state, groups = shape.delta
+        family, more = "granitemoehybrid", shape.multipliers | {
+            "num_local_experts": shape.n_experts, "num_experts_per_tok": shape.n_used, "mamba_n_heads": heads, "mamba_d_head": width,
+            "mamba_d_state": state, "mamba_n_groups": groups, "mamba_d_conv": shape.conv_width, "mamba_expand": heads * width // shape.d_model,
+            "shared_intermediate_size": 2 * shape.d_ff if shape.n_experts else shape.d_ff, "position_embedding_type": "nope",
+            "layer_types": ["full_attention" if i % 3 == 2 else "linear_attention" for i in range(shape.n_layers)]}
     elif family == "granitemoe":
         more = shape.multipliers | {"num_local_experts": shape.n_experts, "num_experts_per_tok": shape.n_used}
+        if shape.n_shared:
+            family, more = "granitemoeshared", more | {"shared_intermediate_size": shape.n_shared * shape.d_ff}
     elif family == "gemma2":
         more = {"sliding_window": shape.window, "query_pre_attn_scalar": shape.head_dim, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None,
                 "attn_logit_softcapping": 5.0, "final_logit_softcapping": 20.0}
@@ -107,7 +148,7 @@ def config_of(shape: Shape) -> PretrainedConfig:
                                                       "final_logit_softcapping": 30.0, "vocab_size_per_layer_input": shape.vocab}
         rope = {"full_attention": {"rope_type": "proportional", "partial_rotary_factor": shape.partial_rotary, "rope_theta": shape.theta},
                 "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}
-    d_ff = 3 * shape.d_ff if family in ("qwen3_moe", "lfm2_moe") else shape.d_ff
+    d_ff = 3 * shape.d_ff if family in ("qwen3_moe", "lfm2_moe", "qwen2_moe") or shape.n_dense else shape.d_ff
     return AutoConfig.for_model(
         family, **more, vocab_size=shape.vocab, hidden_size=shape.d_model, intermediate_size=d_ff,
         num_hidden_layers=shape.n_layers, num_attention_heads=shape.n_heads, num_key_value_heads=shape.n_kv_heads,
@@ -122,7 +163,7 @@ def make_checkpoint(shape: Shape, variation: str, directory: Path, dtype: str = 
     torch.manual_seed(seed)
     model = AutoModelForCausalLM.from_config(config_of(shape), dtype=torch.float32)
     state = dict(model.named_parameters())  # tied weights once
-    state |= {name: value for name, value in model.named_buffers() if name.endswith(("layer_scalar", "expert_bias"))}
+    state |= {name: value for name, value in model.named_buffers() if name.endswith(("layer_scalar", "expert_bias", "e_score_correction_bias"))}
     vary(state, variation, torch.Generator().manual_seed(seed))
     if shape.multipliers and variation != "plain":
         balance(state, shape)

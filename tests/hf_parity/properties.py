@@ -13,13 +13,19 @@ def _taps(dump: ActivationDump, case: Case, tap: str) -> np.ndarray:
 
 
 def _top_weight(dump: ActivationDump, case: Case) -> float:
-    """The largest attention weight of the last token of the first call, the mean over the heads of the first layer that has attention."""
+    """The largest attention weight of the last token of the first call, the mean over the heads of the first layer that has
+    attention. Without RoPE keys of equal tokens are nearly equal and share a weight, so there it is that of all positions of a token."""
     shape = case.shape
-    layer = "L003" if any(shape.delta) else "L002" if shape.family.startswith("lfm2") else "L000"
+    layer = "L002" if shape.family.startswith(("lfm2", "granitehybrid")) else "L003" if any(shape.delta) else "L000"
     query = dump.get(0, f"{layer}/q_rope")[-1].reshape(shape.n_kv_heads, -1, shape.head_dim)
     keys = dump.get(0, f"{layer}/k_rope").reshape(-1, shape.n_kv_heads, shape.head_dim)
     scores = np.einsum("hgd,khd->hgk", query, keys) * shape.attention_scale
-    return float(np.mean(1.0 / np.exp(scores - scores.max(-1, keepdims=True)).sum(-1)))
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    if shape.family == "granitehybrid":
+        tokens = dump.tokens(0)
+        weights = np.stack([weights[..., tokens == token].sum(-1) for token in np.unique(tokens)], axis=-1)
+    return float(weights.max(-1).mean())
 
 
 def _outlier_ratio(dump: ActivationDump) -> float:

@@ -42,14 +42,16 @@ class Shape:
     family: str = "llama"  # model_type of transformers; "llama-bpe": llama with a byte-level BPE vocabulary
     rope: dict = field(default_factory=lambda: {"rope_type": "default"})
     partial_rotary: float = 1.0  # of a head, what RoPE turns; of phi3, qwen3_5 and glm4
-    delta: tuple[int, int, int, int] = (0, 0, 0, 0)  # key heads, value heads and their sizes, of qwen3_5
+    delta: tuple[int, int, int, int] = (0, 0, 0, 0)  # key heads, value heads and their sizes, of qwen3_5; of granitehybrid heads, their width, state and groups
     window: int | None = None  # sliding, of mistral, gemma3, gpt-oss and phi3
     multipliers: dict = field(default_factory=dict)  # of granite's config
     gemma4: dict = field(default_factory=dict)  # what its config has beyond gemma3's; window layers have head_dim and n_kv_heads
     n_experts: int = 0  # each of d_ff; 0: the feed-forward is no mixture
     n_used: int = 0  # by a token
-    n_dense: int = 0  # of lfm2_moe, the first layers, without experts
-    conv_width: int = 3  # of lfm2
+    n_dense: int = 0  # the first layers, without experts
+    n_shared: int = 0  # experts that every token goes through
+    adds_up: bool = True  # weights of experts are divided by their sum
+    conv_width: int = 3  # of lfm2 and granitehybrid
 
     @property
     def context(self) -> int:
@@ -220,6 +222,45 @@ FAMILY_SHAPES = (
     Shape("lfm2moe-mqa48-6-of-10", 192, 6, 4, 1, 48, 96, 645, tied=True, eps=1e-6, theta=1e6, family="lfm2_moe", n_experts=10, n_used=6, n_dense=2,
           conv_width=4),
     Shape("lfm2moe-tied-mha32-4-of-16", 128, 6, 4, 4, 32, 64, 1000, tied=True, theta=1e6, family="lfm2_moe", n_experts=16, n_used=4),
+    Shape("granitehybrid-tied-gqa64", 256, 5, 4, 2, 64, 512, 696, tied=True, family="granitehybrid", delta=(8, 64, 32, 1), conv_width=4,
+          multipliers=GRANITE | {"attention_multiplier": 1 / 64}),
+    Shape("granitehybrid-mqa48-groups", 192, 6, 4, 1, 48, 416, 640, family="granitehybrid", delta=(16, 24, 40, 2), conv_width=3,
+          multipliers=GRANITE | {"attention_multiplier": 0.02, "logits_scaling": 10.0}),
+    Shape("granitehybrid-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, family="granitehybrid", delta=(4, 64, 128, 1), conv_width=4, n_experts=16,
+          n_used=4, multipliers=GRANITE | {"attention_multiplier": 1 / 32, "logits_scaling": 16.0}),
+    Shape("ernie4.5moe-tied-gqa64-2-of-8", 256, 3, 4, 2, 64, 256, 700, tied=True, theta=500000.0, family="ernie4_5_moe", n_experts=8, n_used=2,
+          n_dense=1, n_shared=2),
+    Shape("ernie4.5moe-mqa48-6-of-10", 192, 4, 4, 1, 48, 96, 645, theta=500000.0, family="ernie4_5_moe", n_experts=10, n_used=6, n_dense=2, n_shared=1),
+    Shape("ernie4.5moe-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, theta=500000.0, family="ernie4_5_moe", n_experts=16, n_used=4),
+    Shape("glm4moe-tied-gqa64-2-of-8", 256, 3, 4, 2, 64, 256, 700, tied=True, theta=1e6, family="glm4_moe", partial_rotary=0.5, n_experts=8,
+          n_used=2, n_dense=1, n_shared=1),
+    Shape("glm4moe-mqa48-6-of-10", 192, 4, 4, 1, 48, 96, 645, theta=1e6, family="glm4_moe", partial_rotary=0.5, n_experts=10, n_used=6, n_dense=2,
+          n_shared=2),
+    Shape("glm4moe-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, theta=1e6, family="glm4_moe", partial_rotary=0.5, n_experts=16, n_used=4, n_shared=1),
+    Shape("dots1-tied-gqa64-2-of-8", 256, 3, 4, 2, 64, 256, 700, tied=True, eps=1e-6, theta=1e7, family="dots1", n_experts=8, n_used=2, n_dense=1,
+          n_shared=2),
+    Shape("dots1-mqa48-6-of-10", 192, 4, 4, 1, 48, 96, 645, eps=1e-6, theta=1e7, family="dots1", n_experts=10, n_used=6, n_dense=1, n_shared=1,
+          adds_up=False),
+    Shape("dots1-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, eps=1e-6, theta=1e7, family="dots1", n_experts=16, n_used=4, n_shared=1),
+    Shape("hunyuanmoe-gqa64-2-of-8", 256, 3, 4, 2, 64, 256, 700, theta=1e6, family="hunyuan_moe", n_experts=8, n_used=2, n_shared=1),
+    Shape("hunyuanmoe-tied-mqa48-6-of-10", 192, 4, 4, 1, 48, 96, 645, tied=True, theta=1e6, family="hunyuan_moe", n_experts=10, n_used=6, n_shared=1),
+    Shape("hunyuanmoe-mha128-alpha-4-of-16", 512, 2, 4, 4, 128, 64, 1000, theta=10000.0, family="hunyuan_moe", n_experts=16, n_used=4, n_shared=1,
+          rope={"rope_type": "dynamic", "alpha": 1000.0, "factor": 1.0, "original_max_position_embeddings": 32768}),
+    Shape("minimax-m2-tied-gqa64-2-of-8", 256, 3, 4, 2, 64, 256, 700, tied=True, eps=1e-6, theta=5e6, family="minimax_m2", partial_rotary=0.5,
+          n_experts=8, n_used=2),
+    Shape("minimax-m2-mqa48-6-of-10", 192, 4, 4, 1, 48, 96, 645, eps=1e-6, theta=5e6, family="minimax_m2", partial_rotary=0.5, n_experts=10, n_used=6),
+    Shape("minimax-m2-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, eps=1e-6, theta=5e6, family="minimax_m2", n_experts=16, n_used=4),
+    Shape("qwen2moe-tied-gqa64-2-of-8", 256, 3, 4, 2, 64, 256, 700, tied=True, eps=1e-6, theta=1e6, family="qwen2_moe", n_experts=8, n_used=2,
+          adds_up=False),
+    Shape("qwen2moe-mqa48-6-of-10", 192, 4, 4, 1, 48, 96, 645, eps=1e-6, theta=1e6, family="qwen2_moe", n_experts=10, n_used=6, adds_up=False),
+    Shape("qwen2moe-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, eps=1e-6, theta=1e6, family="qwen2_moe", n_experts=16, n_used=4, adds_up=False),
+    Shape("olmoe-tied-gqa64-2-of-8", 256, 3, 4, 2, 64, 256, 700, tied=True, family="olmoe", n_experts=8, n_used=2, adds_up=False),
+    Shape("olmoe-mqa48-6-of-10", 192, 4, 4, 1, 48, 96, 645, family="olmoe", n_experts=10, n_used=6, adds_up=False),
+    Shape("olmoe-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, family="olmoe", n_experts=16, n_used=4, adds_up=False),
+    Shape("granitemoe-gqa64-2-of-8-shared", 256, 3, 4, 2, 64, 256, 700, theta=1500000.0, family="granitemoe", n_experts=8, n_used=2, n_shared=2,
+          multipliers=GRANITE | {"attention_multiplier": 1 / 64}),
+    Shape("granitemoe-tied-mqa48-6-of-10-shared", 192, 4, 4, 1, 48, 96, 645, tied=True, family="granitemoe", n_experts=10, n_used=6, n_shared=1,
+          multipliers=GRANITE | {"attention_multiplier": 0.02, "logits_scaling": 10.0}),
 )
 FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100")
 ALWAYS_TIED = ("gemma2", "lfm2_moe")

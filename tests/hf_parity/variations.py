@@ -35,7 +35,7 @@ def biases(state: State, rng: torch.Generator) -> None:
     """Biases of q and k far above the projections, as Qwen2's are, and of others of their size; HF's initialisation has 0. Of
     gpt-oss, those of gates and ups reach beyond the limits of its activation, and sinks beyond scores."""
     sizes = {r"[qk]_proj\.bias$": 4.0, r"[vo]_proj\.bias$|router\.bias|down_proj_bias": 0.5, "gate_up_proj_bias": 3.0, "sinks": 2.0,
-             "expert_bias": 0.2}
+             "expert_bias|e_score_correction_bias": 0.2}
     for name, value in state.items():
         for pattern, size in sizes.items():
             if re.search(pattern, name):
@@ -55,7 +55,7 @@ def plain(state: State, rng: torch.Generator) -> None:
 def trained(state: State, rng: torch.Generator) -> None:
     """Matrices that keep the size of what they map, and norms whose weights differ."""
     # Experts, in one tensor each, have no .weight.
-    for value in _matrices(state, r"layers.*proj(_qkvz?|_z|_b?a|_b)?(\.weight)?$|mlp\.(gate|router)\.weight|per_layer_[a-z_]*(gate|projection)\.weight"):
+    for value in _matrices(state, r"layers.*proj(_qkvz?|_z|_b?a|_b)?(\.weight)?$|mlp\.(gate|gate\.wg|router)\.weight|per_layer_[a-z_]*(gate|projection)\.weight"):
         value.mul_(value.shape[-1] ** -0.5 / value.std())
     for value in _matching(state, "norm"):
         value.mul_(torch.exp(0.3 * torch.randn(value.shape, generator=rng)))
@@ -127,7 +127,7 @@ def balance(state: State, shape: Shape) -> None:
     of the embedding, with hardly any part of the layers."""
     by = shape.multipliers
     state["model.embed_tokens.weight"].div_(by["embedding_multiplier"])
-    for value in _matching(state, "o_proj|down_proj"):
+    for value in _matching(state, "o_proj|down_proj|out_proj|output_linear"):
         value.div_(by["residual_multiplier"])
     for value in _matching(state, "q_proj"):
         value.div_(by["attention_multiplier"] * shape.head_dim**0.5)

@@ -29,6 +29,13 @@ constexpr std::size_t kWideHeadDim = 24;  // of qwen3
 constexpr std::size_t kFullAttentionPeriod = 2;
 constexpr DeltaNetSpec kDeltaNet = {
     .n_k_heads = 2, .n_v_heads = 4, .k_dim = 20, .v_dim = 8, .conv_width = 4};
+constexpr DeltaNetSpec kMamba = {.n_k_heads = 2,
+                                 .n_v_heads = 4,
+                                 .k_dim = 20,
+                                 .v_dim = 16,
+                                 .conv_width = 4,
+                                 .grouped = true,
+                                 .is_mamba = true};
 constexpr std::size_t kConvWidth = 3;  // of lfm2
 constexpr std::size_t kExperts = 5;
 constexpr std::size_t kExpertsUsed = 2;
@@ -146,7 +153,8 @@ std::string random_block(WeightType type, float amplitude, Random& random) {
 
 /// Where an architecture has both kinds of layers, every other has attention.
 bool has_recurrent_layers(const Architecture& architecture) {
-  return architecture.full_attention_period > 0 || architecture.has_short_convs;
+  return architecture.full_attention_period > 0 || architecture.has_short_convs ||
+         architecture.has_mambas;
 }
 bool is_recurrent(const Architecture& architecture, std::size_t layer) {
   return has_recurrent_layers(architecture) && layer % kFullAttentionPeriod == 0;
@@ -159,13 +167,15 @@ HyperParameters hyper_parameters(const TinyOptions& options) {
   config.n_layers = options.n_layers;
   if (has_recurrent_layers(*config.architecture))
     config.n_layers = std::max(config.n_layers, kFullAttentionPeriod);
+  if (config.architecture->has_dense_layers)
+    config.n_layers = std::max<std::size_t>(config.n_layers, 2);
   config.d_model = kModelDim;
   const std::size_t head_dim = options.architecture == "qwen3" ? kWideHeadDim : kHeadDim;
   FfnSpec ffn{.d_ff = kFeedForward};
   if (config.architecture->has_experts) {
     ffn.n_experts = kExperts;
     ffn.n_used = kExpertsUsed;
-    if (config.architecture->has_shared_expert) ffn.d_shared = kSharedFeedForward;
+    ffn.weighs_shared = config.architecture->weighs_shared;
   }
   config.ropes = {RopeSpec{.dims = head_dim}};
   const bool shares_keys = config.architecture->values_may_be_keys;
@@ -176,12 +186,16 @@ HyperParameters hyper_parameters(const TinyOptions& options) {
     AttentionSpec attention{
         .n_heads = kHeads / part, .n_kv_heads = kKvHeads / part, .head_dim = head_dim};
     ffn.d_ff = kFeedForward / part;
+    if (config.architecture->has_shared_expert)
+      ffn.d_shared = config.architecture->counts_shared ? ffn.d_ff : kSharedFeedForward;
     attention.output_gate = config.architecture->has_output_gate;
     attention.norms_rows = config.architecture->norms_rows;
     attention.rotates_first = config.architecture->rotates_first;
     config.layers.push_back(
         {.mixer = attention, .ffns = {ffn}, .has_pre_norms = config.architecture->has_pre_norms});
     if (is_recurrent(*config.architecture, i)) config.layers.back().mixer = kDeltaNet;
+    if (is_recurrent(*config.architecture, i) && config.architecture->has_mambas)
+      config.layers.back().mixer = kMamba;
     if (is_recurrent(*config.architecture, i) && config.architecture->has_short_convs)
       config.layers.back().mixer = ShortConvSpec{kModelDim, kConvWidth};
     if (i == 0 && config.architecture->has_dense_layers)
@@ -294,8 +308,11 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
   if (config.architecture->has_experts) {
     model.set_u32(key(config.architecture->keys.n_experts), kExperts);
     model.set_u32(key(config.architecture->keys.n_experts_used), kExpertsUsed);
-    if (config.architecture->has_shared_expert)
+    if (config.architecture->counts_shared) {
+      model.set_u32(key(config.architecture->keys.n_shared_experts), 1);
+    } else if (config.architecture->has_shared_expert) {
       model.set_u32(key(config.architecture->keys.d_shared), kSharedFeedForward);
+    }
   }
   if (config.architecture->has_dense_layers) {
     model.set_u32(key(config.architecture->keys.d_expert), kFeedForward);
@@ -341,26 +358,27 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
     model.set_f32(key(config.architecture->keys.rope_scale), 4.0F);
     model.set_u32(key(config.architecture->keys.original_context), 16);
   }
-  if (config.architecture->full_attention_period > 0) {
+  if (const DeltaNetSpec* const spec = config.layers[0].delta_net()) {
     const HyperParameterKeys& keys = config.architecture->keys;
-    model.set_u32(key(keys.full_attention_period), kFullAttentionPeriod);
-    model.set_u32(key(keys.conv_width), kDeltaNet.conv_width);
-    model.set_u32(key(keys.delta_k_dim), kDeltaNet.k_dim);
-    model.set_u32(key(keys.delta_k_heads), kDeltaNet.n_k_heads);
-    model.set_u32(key(keys.delta_v_heads), kDeltaNet.n_v_heads);
-    model.set_u32(key(keys.delta_v_rows), std::uint32_t{kDeltaNet.v_rows()});
+    if (!spec->is_mamba) model.set_u32(key(keys.full_attention_period), kFullAttentionPeriod);
+    model.set_u32(key(keys.conv_width), static_cast<std::uint32_t>(spec->conv_width));
+    model.set_u32(key(keys.delta_k_dim), static_cast<std::uint32_t>(spec->k_dim));
+    model.set_u32(key(keys.delta_k_heads), static_cast<std::uint32_t>(spec->n_k_heads));
+    model.set_u32(key(keys.delta_v_heads), static_cast<std::uint32_t>(spec->n_v_heads));
+    model.set_u32(key(keys.delta_v_rows), static_cast<std::uint32_t>(spec->v_rows()));
   }
   if (options.architecture == "phi3")
     model.set_f32(key(config.architecture->keys.rope_magnitude), 1.2F);
   model.set_u32(key("attention.head_count"), kHeads);
   model.set_u32(key("attention.head_count_kv"), kKvHeads);
-  if (config.architecture->has_short_convs) {
+  if (config.architecture->has_short_convs || config.architecture->has_mambas) {
     std::vector<std::uint32_t> kv_heads;
     for (const LayerSpec& layer : config.layers)
       kv_heads.push_back(static_cast<std::uint32_t>(layer.n_kv_heads()));
     model.set_array(key("attention.head_count_kv"), GgufType::kUint32, kv_heads);
-    model.set_u32(key(config.architecture->keys.conv_width), kConvWidth);
   }
+  if (config.architecture->has_short_convs)
+    model.set_u32(key(config.architecture->keys.conv_width), kConvWidth);
   if (options.unlike_layers) {
     std::vector<std::uint32_t> heads;
     std::vector<std::uint32_t> kv_heads;
@@ -416,7 +434,9 @@ TinyGguf TinyGguf::llama(const TinyOptions& options) {
       if (role.per_layer != (at != kOutsideLayers)) continue;
       const Need need = need_of(of, role, at);
       if (need == Need::kAbsent) continue;
-      if (need == Need::kOptional && !role.name.ends_with(".bias")) continue;
+      if (need == Need::kOptional && !role.name.ends_with(".bias") &&
+          !role.name.ends_with("_norm.weight"))
+        continue;
       if (std::ranges::count(model.tensors, name_in_file(of, role, at), &Tensor::name) > 0)
         continue;  // those above, and of one tensor that several roles read
       const RowsInTensor rows = rows_in_tensor(of, role, at);

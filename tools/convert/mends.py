@@ -62,10 +62,32 @@ def window(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
 def head_dim(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
     """A head dim that is not d_model / n_heads is dropped by Granite and Phi-3."""
     dim = of.config.get("head_dim")
-    if dim and value_of(writer, "{arch}.attention.key_length") is None and of.config.get("model_type") in ("granite", "granitemoe", "phi3"):
+    if dim and value_of(writer, "{arch}.attention.key_length") is None and of.config.get("model_type") in ("granite", "granitemoe", "granitemoeshared", "granitemoehybrid", "phi3"):
         put(writer, "{arch}.attention.key_length", dim)
         put(writer, "{arch}.attention.value_length", dim)
         put(writer, "{arch}.rope.dimension_count", int(dim * (of.rope.get("partial_rotary_factor") or 1.0)))
+
+
+def old_layer_types(kinds: list[str]) -> list[str]:
+    """Those of a Granite hybrid, by the names of older checkpoints."""
+    return [{"full_attention": "attention", "linear_attention": "mamba"}.get(kind, kind) for kind in kinds]
+
+
+def hybrid(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
+    """Of Granite's hybrids the converter writes a context of its own, and of those without experts another width."""
+    if of.config.get("model_type") == "granitemoehybrid":
+        put(writer, "{arch}.context_length", writer.context)
+        if not of.config.get("num_local_experts"):
+            put(writer, "{arch}.feed_forward_length", of.config["shared_intermediate_size"])
+
+
+def experts(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
+    """Of ERNIE 4.5 the width of the shared expert is taken from another number, of dots.llm1 the kind of router may be missing."""
+    kind = of.config.get("model_type")
+    if kind == "ernie4_5_moe" and of.config["moe_num_shared_experts"]:
+        put(writer, "{arch}.expert_shared_feed_forward_length", of.config["moe_num_shared_experts"] * of.config["moe_intermediate_size"])
+    if kind in ("dots1", "minimax_m2") and value_of(writer, "{arch}.expert_gating_func") is None:
+        put(writer, "{arch}.expert_gating_func", int(gguf.ExpertGatingFuncType.SIGMOID))
 
 
 def rope_theta(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
@@ -145,4 +167,4 @@ def sentencepiece(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
             kinds[token["id"]] = gguf.TokenType.CONTROL if token.get("special") else gguf.TokenType.USER_DEFINED
 
 
-MENDS = (window, head_dim, rope_theta, rope_magnitude, ends, added_around, sentencepiece)
+MENDS = (window, head_dim, hybrid, experts, rope_theta, rope_magnitude, ends, added_around, sentencepiece)

@@ -8,7 +8,7 @@ import gguf
 import numpy as np
 
 from errors import ConversionError
-from mends import Checkpoint, value_of
+from mends import Checkpoint, old_layer_types, value_of
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class Class:
 
 
 MULTIPLIERS = ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling")
+EVERY_LAYER = {"decoder_sparse_step": (1, None), "mlp_only_layers": ([], None)}  # has experts
+NO_GROUPS = {"n_group": (1, None), "topk_group": (1, None)}  # of experts
 CLASSES = {
     "llama": Class(), "mistral": Class(), "ministral3": Class(ropes=("yarn",)), "qwen2": Class(), "qwen3": Class(),
     "ernie4_5": Class({"use_bias": (False, None)}),
@@ -35,10 +37,15 @@ CLASSES = {
     "glm4": Class(partial_rope=True), "exaone4": Class(), "seed_oss": Class({"attention_bias": (True,), "attention_out_bias": (False,), "mlp_bias": (False,)}),
     "olmo2": Class({"attention_bias": (False,)}), "olmo3": Class({"attention_bias": (False,)}, plain_windows=True),
     "qwen3_moe": Class({"norm_topk_prob": (True,)}),
+    "qwen2_moe": Class({"norm_topk_prob": (False,), "qkv_bias": (True, None)} | EVERY_LAYER),
+    "olmoe": Class({"norm_topk_prob": (False,), "clip_qkv": (None,), "attention_bias": (False,), "rms_norm_eps": (1e-5,)}),
+    "ernie4_5_moe": Class({"use_bias": (False, None), "moe_layer_interval": (1,)}),
+    "glm4_moe": Class(NO_GROUPS, partial_rope=True), "dots1": Class({"attention_bias": (False,)} | NO_GROUPS),
+    "minimax_m2": Class(partial_rope=True), "hunyuan_v1_moe": Class({"attention_bias": (False,)}, ropes=("default", "linear", "dynamic")),
     "gpt_oss": Class({"swiglu_limit": (7.0, None), "swiglu_alpha": (1.702, None)}, window_period=2, whole_yarn=False),
     "qwen3_5_text": Class({"attention_bias": (False,)}, partial_rope=True, ropes=("default",)),
     "qwen3_5_moe_text": Class({"attention_bias": (False,)}, partial_rope=True, ropes=("default",)),
-    "qwen3_next": Class({"attention_bias": (False, None), "norm_topk_prob": (True,), "decoder_sparse_step": (1, None), "mlp_only_layers": ([], None)},
+    "qwen3_next": Class({"attention_bias": (False, None), "norm_topk_prob": (True,), **EVERY_LAYER},
                         partial_rope=True, ropes=("default",)),
     "smollm3": Class(no_rope_period=4),
     "gemma2": Class({"use_bidirectional_attention": (False, None), "attention_bias": (False,), "tie_word_embeddings": (True, None)}, ("gelu_pytorch_tanh",), window_period=2,
@@ -47,7 +54,9 @@ CLASSES = {
     "gemma4_text": Class({"use_bidirectional_attention": ("vision", None), "attention_bias": (False,)},
                          ("gelu_pytorch_tanh",), partial_rope=True, ropes=("proportional",), plain_windows=True),
     "lfm2": Class({"conv_bias": (False,)}), "lfm2_moe": Class({"conv_bias": (False,), "norm_topk_prob": (True,)}),
-    "granite": Class(multipliers=MULTIPLIERS), "granitemoe": Class(multipliers=MULTIPLIERS),
+    "granite": Class(multipliers=MULTIPLIERS), "granitemoe": Class(multipliers=MULTIPLIERS), "granitemoeshared": Class(multipliers=MULTIPLIERS),
+    "granitemoehybrid": Class({"attention_bias": (False,), "mamba_proj_bias": (False,), "normalization_function": ("rmsnorm", None),
+                               "time_step_limit": ([0.0, math.inf], [0.0, {"__float__": "Infinity"}], None)}, multipliers=MULTIPLIERS),
     "phi3": Class(partial_rope=True, ropes=("default", "longrope", "su"))}
 
 
@@ -65,6 +74,12 @@ def check_config(of: Checkpoint) -> None:
     for key, values in allowed.items():
         if config.get(key) not in values:
             refuse(f"config.json: {key} is {config.get(key)!r}", repr(values[0]))
+    if config["model_type"] == "granitemoehybrid":
+        needed = ("nope", None) if "mamba" in old_layer_types(config.get("layer_types", [])) else ("rope",)
+        if config.get("position_embedding_type") not in needed:
+            refuse(f"config.json: position_embedding_type is {config.get('position_embedding_type')!r}", repr(needed[0]))
+    if config["model_type"] == "ernie4_5_moe" and config.get("moe_layer_end_index") not in (-1, None, config["num_hidden_layers"] - 1):
+        refuse(f"config.json: moe_layer_end_index is {config['moe_layer_end_index']}", "that of the last layer, or -1")
     for key in known.multipliers:
         if not isinstance(config.get(key), (int, float)) or not 0 < config[key] < math.inf:
             refuse(f"config.json: {key} is {config.get(key)!r}", "a number above 0")

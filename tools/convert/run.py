@@ -67,6 +67,8 @@ def write(directory: Path, output: Path, kind: gguf.LlamaFileType, context: int 
         kind_of_model = conversion.get_model_class(architecture)
     except NotImplementedError as error:
         raise ConversionError(f"config.json: architectures is {architecture}, which llama.cpp's converter does not know") from error
+    if architecture == "HunYuanMoEV1ForCausalLM" and (directory / "tokenizer.json").is_file():  # else only a checkpoint's own code reads it
+        kind_of_model.set_vocab = kind_of_model._set_vocab_gpt2
     refusals.check_config(of)
     refusals.check_tokenizer(of)
     positions = _check_context(of, context)
@@ -74,6 +76,8 @@ def write(directory: Path, output: Path, kind: gguf.LlamaFileType, context: int 
     for part in (hparams, hparams.get("text_config", {})):
         if "max_position_embeddings" in part:
             part["max_position_embeddings"] = positions
+        if part.get("model_type") == "granitemoehybrid":  # newer names of layers, which the converter does not know
+            part["layer_types"] = mends.old_layer_types(part["layer_types"])
     kind_of_model.no_mtp = kind_of_model.supports_mtp_export and not mtp  # transformers saves none, and the converter needs one
     Writer.of, Writer.context, Writer.verbose = of, positions, verbose
     model = kind_of_model(directory, kind, output, model_name=name, hparams=hparams)

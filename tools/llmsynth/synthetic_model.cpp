@@ -72,6 +72,13 @@ constexpr SyntheticFamily lfm2(SyntheticFamily experts = {}) {
   return experts;
 }
 constexpr std::size_t kLfm2Period = 3;
+constexpr SyntheticFamily granite_hybrid(DeltaNetSpec mamba, SyntheticFamily experts = {}) {
+  mamba.grouped = mamba.is_mamba = true;
+  experts.architecture = "granitehybrid";
+  experts.pre_tokenizer = "smollm";
+  experts.delta = mamba;
+  return experts;
+}
 constexpr SyntheticFamily with_mtp(SyntheticFamily family) {
   family.mtp = true;
   return family;
@@ -124,6 +131,13 @@ constexpr std::array kShapes = {
     SyntheticShape{
         "qwen3.5moe-small", 128, 96, 4, 4, 1, 48, 515, 512, false,
         qwen35({2, 4, 40, 24, 4}, {.n_experts = 10, .n_experts_used = 6, .d_shared = 160})},
+    SyntheticShape{"granitehybrid-small", 192, 384, 5, 4, 1, 48, 515, 512, true,
+                   granite_hybrid({2, 16, 40, 24, 4})},
+    SyntheticShape{
+        "granitehybridmoe-small", 128, 96, 4, 4, 1, 48, 515, 512, false,
+        granite_hybrid({2, 4, 64, 64, 4}, {.n_experts = 10, .n_experts_used = 6, .d_shared = 160})},
+    SyntheticShape{"granite-4.0-h-1b-8l", 1536, 4096, 8, 12, 4, 128, 100352, 131072, true,
+                   granite_hybrid({1, 48, 128, 64, 4})},
     SyntheticShape{"lfm2-1.2b", 2048, 8192, 16, 32, 8, 64, 65536, 128000, true, lfm2()},
     SyntheticShape{"lfm2-small", 192, 384, 6, 4, 1, 48, 515, 512, true, lfm2()},
     SyntheticShape{"lfm2moe-small", 192, 96, 5, 4, 1, 48, 515, 512, true,
@@ -210,6 +224,7 @@ HyperParameters hyper_parameters(const SyntheticShape& s) {
                 .n_experts = s.family.n_experts,
                 .n_used = s.family.n_experts_used,
                 .d_shared = s.family.d_shared,
+                .weighs_shared = config.architecture->weighs_shared,
                 .router = config.architecture->router,
                 .own_norms = config.architecture->has_ffn_norms}}};
   config.layers.assign(config.n_layers, layer);
@@ -219,6 +234,8 @@ HyperParameters hyper_parameters(const SyntheticShape& s) {
     if (period > 0 && (i + 1) % period != 0) config.layers[i].mixer = s.family.delta;
     if (s.family.conv_width > 0 && (i + 1) % kLfm2Period != 0)
       config.layers[i].mixer = ShortConvSpec{config.d_model, s.family.conv_width};
+    if (config.architecture->has_mambas && (i + 1) % kLfm2Period != 0)
+      config.layers[i].mixer = s.family.delta;
     if (s.family.window_head_dim > 0) be_gemma4(s.family, config, i);
   }
   if (s.family.d_dense > 0) config.layers[0].ffns = {{.d_ff = s.family.d_dense}};
@@ -243,7 +260,7 @@ class Plan {
           (role->name == "output.weight" && !options_.shape.tied_output) ||
           (role->name == "rope_freqs.weight" && (options_.shape.family.llama3.factor > 0 ||
                                                  options_.shape.family.window_head_dim > 0)) ||
-          role->name == "exp_probs_b.bias" ||
+          role->name == "exp_probs_b.bias" || role->name == "ssm_conv1d.bias" ||
           (role->name == "nextn.shared_head_norm.weight" && config.is_mtp());
       const Need need = need_of(config, *role, layer);
       if (need == Need::kAbsent || (need == Need::kOptional && !is_there)) continue;
@@ -303,24 +320,28 @@ void add_metadata(GgufWriter& writer, const SyntheticOptions& options) {
     size(keys.n_experts_used, s.family.n_experts_used);
   }
   size(keys.n_heads, s.n_heads);
-  if (s.family.conv_width > 0) {
+  if (s.family.conv_width > 0 || architecture.has_mambas) {
     std::vector<std::int32_t> kv_heads;
     for (const LayerSpec& layer : config.layers)
       kv_heads.push_back(static_cast<std::int32_t>(layer.n_kv_heads()));
     writer.add_numbers<std::int32_t>(architecture.key(keys.n_kv_heads), kv_heads);
-    size(keys.conv_width, s.family.conv_width);
   } else {
     size(keys.n_kv_heads, s.n_kv_heads);
   }
+  if (s.family.conv_width > 0) size(keys.conv_width, s.family.conv_width);
+  if (architecture.may_lack_rope) writer.add_number<bool>(architecture.key(keys.has_rope), false);
   size(keys.head_dim, s.head_dim);
   size(keys.value_dim, s.head_dim);
   size(keys.rope_dims, config.ropes[0].dims);
   if (const DeltaNetSpec& delta = s.family.delta; delta.n_v_heads > 0) {
-    size(keys.full_attention_period, architecture.full_attention_period);
-    // A text's positions are equal, but llama.cpp wants to know how they are divided.
-    const auto pairs = static_cast<std::int32_t>(config.ropes[0].dims / 2);
-    writer.add_numbers<std::int32_t>(architecture.key("rope.dimension_sections"),
-                                     std::array{pairs - 2 * (pairs / 3), pairs / 3, pairs / 3, 0});
+    if (!delta.is_mamba) {
+      size(keys.full_attention_period, architecture.full_attention_period);
+      // A text's positions are equal, but llama.cpp wants to know how they are divided.
+      const auto pairs = static_cast<std::int32_t>(config.ropes[0].dims / 2);
+      writer.add_numbers<std::int32_t>(
+          architecture.key("rope.dimension_sections"),
+          std::array{pairs - 2 * (pairs / 3), pairs / 3, pairs / 3, 0});
+    }
     size(keys.conv_width, delta.conv_width);
     size(keys.delta_k_dim, delta.k_dim);
     size(keys.delta_k_heads, delta.n_k_heads);

@@ -39,8 +39,9 @@ struct SyntheticFamily {
   std::uint32_t window = 0;
   std::uint32_t n_experts = 0;
   std::uint32_t n_experts_used = 0;
-  std::uint32_t d_shared = 0;      ///< FfnSpec::d_shared
-  DeltaNetSpec delta = {};         ///< of all layers but each fourth; none without heads
+  std::uint32_t d_shared = 0;  ///< FfnSpec::d_shared
+  DeltaNetSpec delta =
+      {};  ///< of all layers but each fourth, of Mamba-2 each third; none without heads
   std::uint32_t conv_width = 0;    ///< of short convolutions, all layers but each third; 0: none
   std::uint32_t d_dense = 0;       ///< of the first layer, which then has no experts
   std::uint32_t head_of_rope = 1;  ///< one part of so many of a head rotates
@@ -77,6 +78,7 @@ struct SyntheticShape {
 /// "phi3-small" (fused matrices), "qwen3.5-small" and "qwen3.5moe-small" (Gated DeltaNets),
 /// "qwen3.5-mtp-small" (with a block for further tokens, as the large ones have), "lfm2-small" and
 /// "lfm2moe-small" (short convolutions; experts chosen by sigmoids); "lfm2-1.2b" (its sizes);
+/// "granitehybrid-small" and "granitehybridmoe-small" (Mamba-2), "granite-4.0-h-1b-8l";
 /// "qwen3-30b-a3b-4l", "gpt-oss-20b-4l", "qwen3.5-9b-8l" and "qwen3.5-35b-a3b-4l", some layers of
 /// these; or nothing.
 std::optional<SyntheticShape> find_synthetic_shape(std::string_view name);

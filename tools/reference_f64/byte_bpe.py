@@ -75,6 +75,9 @@ RULES = {
     "chatglm-bpe": [split(LLAMA3), byte_level(False)],
     "glm4": [split(LLAMA3), byte_level(False)],
     "lfm2": [split(LLAMA3), byte_level(False)],
+    "hunyuan": [split(LLAMA3.replace("{1,3}", "")), byte_level(False)],
+    "minimax-m2": [split(GPT4O), byte_level(False)],
+    "olmo": [byte_level(True)],
 }
 IGNORE_MERGES = ("llama-bpe", "lfm2", "tekken", "gpt-4o", "glm4")
 ADD_BOS = ("llama-bpe", "lfm2", "tekken")  # where the file does not say

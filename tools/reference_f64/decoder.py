@@ -109,7 +109,7 @@ def attention(step: Step, normed: np.ndarray) -> np.ndarray:
         if step.family.row_norm:
             value = step.norm(f"attn_{name}_norm", value)
         heads = value.reshape(n, -1, hp.head_dim_of(step.layer))
-        of_heads = step.family.head_norm and not step.family.row_norm
+        of_heads = step.family.head_norm and not step.family.row_norm and step.ops.has(f"blk.{step.layer}.attn_{name}_norm.weight")
         if of_heads and not step.family.rotates_first:
             heads = step.norm(f"attn_{name}_norm", heads)
         heads = ops.turned(heads, step.turns)
@@ -189,6 +189,24 @@ def delta_net(step: Step, normed: np.ndarray) -> np.ndarray:
     return step.tap("attn_out", step.product("ssm_out", out))
 
 
+def mamba(step: Step, normed: np.ndarray) -> np.ndarray:
+    """A state that each token is added to, behind a convolution over a few tokens."""
+    ops, layer, block, d = step.ops, step.layer, f"blk.{step.layer}", step.hp.delta
+    z, xbc, steps = np.split(step.product("ssm_in", normed), [d.v_width, d.v_width + d.channels], axis=-1)
+    xbc, z, steps = map(step.tap, ("qkv", "z", "alpha"), (xbc, z, steps))
+    parts, bias = [], step.bias("ssm_conv1d")
+    for text, own in step.segments:
+        part, text.inputs[layer] = ops.convolved(xbc[own], text.inputs[layer], f"{block}.ssm_conv1d.weight")
+        parts.append(ops.silu(part if bias is None else part + bias))
+    xbc, parts = step.tap("qkv_conv", np.concatenate(parts)), []
+    for text, own in step.segments:
+        part, text.states[layer] = ops.scan(xbc[own], steps[own], block, text.states[layer])
+        parts.append(part)
+    out = step.tap("delta", np.concatenate(parts)) * ops.silu(z)
+    groups = ops.norm(out.reshape(step.n, d.k_heads, -1), f"{block}.ssm_norm.weight")
+    return step.tap("attn_out", step.product("ssm_out", step.tap("delta_norm", groups.reshape(step.n, -1))))
+
+
 def short_conv(step: Step, normed: np.ndarray) -> np.ndarray:
     """A convolution over a few tokens between two gates."""
     ops, layer = step.ops, step.layer
@@ -212,7 +230,7 @@ def experts(step: Step, normed: np.ndarray, router: np.ndarray) -> np.ndarray:
     n, used = step.n, step.hp.n_experts_used
     bias = f"blk.{step.layer}.exp_probs_b.bias"
     has_bias = step.family.expert_bias and step.ops.has(bias)
-    chosen, weights = step.ops.route(step.tap("router", router), step.ops.vector(bias) if has_bias else None)
+    chosen, weights = step.ops.route(step.tap("router", router), step.ops.vector(bias).reshape(-1) if has_bias else None)
     repeated = np.repeat(normed[:, None], used, axis=1)
     if "ffn_gate_up_exps" in step.family.fused:
         both = np.split(step.of_experts("ffn_gate_up_exps", repeated, chosen), 2, axis=-1)
@@ -236,6 +254,8 @@ def mixture(step: Step, normed: np.ndarray) -> np.ndarray:
     if not step.hp.d_shared:
         return mixed
     out = of_every_token(step, normed, "_shexp")
+    if step.family.plain_shared:
+        return step.tap("ffn_sum", mixed + out)
     weight = step.tap("shared_weight", normed @ step.ops.vector(f"blk.{step.layer}.ffn_gate_inp_shexp.weight").reshape(-1, 1))
     return step.tap("ffn_sum", mixed + step.ops.gated(out, weight))
 
@@ -288,7 +308,7 @@ class Layer:
 
 
 def layers_of(hp: HParams, family: Family) -> list[Layer]:
-    of_experts, recurrent = beside_experts if family.beside else mixture, short_conv if hp.conv_width else delta_net
+    of_experts, recurrent = beside_experts if family.beside else mixture, short_conv if hp.conv_width else mamba if family.mamba else delta_net
     return [Layer(recurrent if hp.is_recurrent(layer) else attention, (of_experts if hp.has_experts(layer) else feed_forward,))
             for layer in range(hp.n_layers)]
 

@@ -1,4 +1,5 @@
-"""Gated DeltaNet in f64, from the equations (Yang et al. 2024, arXiv 2412.06464) and transformers' modeling_qwen3_5.
+"""Gated DeltaNet and Mamba-2 in f64, from the equations (Yang et al. 2024, arXiv 2412.06464; Dao and Gu 2024, arXiv 2405.21060) and
+transformers' modeling_qwen3_5 and modeling_granitemoehybrid.
 
 T tokens of one text, C channels of the convolution: q, k and v, one after the other.
 """
@@ -43,3 +44,19 @@ def delta_rule(qkv: np.ndarray, beta: np.ndarray, alpha: np.ndarray, slope: np.n
         state = state + np.einsum("hi,hc->hic", k[t], (v[t] - found) * rate[t, :, None])
         out[t] = np.einsum("hi,hic->hc", q[t], state)
     return out.reshape(len(qkv), -1), state
+
+
+def scan(xbc: np.ndarray, steps: np.ndarray, slope: np.ndarray, dt: np.ndarray, past: np.ndarray, sizes: DeltaNet,
+         state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mamba-2. xbc [T, C] after the convolution: x, B and C; steps [T, v_heads] as the product gives them; slope, dt, past [v_heads];
+    state as above. Returns [T, v_heads * v_dim] and the state after the last token."""
+    n = len(xbc)
+    x, b, c = np.split(xbc, [sizes.v_width, sizes.v_width + sizes.k_width], axis=-1)
+    x = x.reshape(n, sizes.v_heads, sizes.v_dim)
+    b, c = (np.repeat(part.reshape(n, sizes.k_heads, sizes.k_dim), sizes.v_heads // sizes.k_heads, axis=1) for part in (b, c))
+    steps = np.logaddexp(0.0, steps + dt)
+    out = x * past[:, None]
+    for t in range(n):
+        state = state * np.exp(steps[t] * slope)[:, None, None] + np.einsum("hi,hc->hic", b[t], x[t] * steps[t, :, None])
+        out[t] += np.einsum("hi,hic->hc", c[t], state)
+    return out.reshape(n, -1), state

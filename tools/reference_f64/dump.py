@@ -13,6 +13,7 @@ FORMAT = "llmcheck-act/1"
 LAYER_TAPS = ("attn_norm", "q", "k", "v", "q_rope", "k_rope", "attn_ctx", "attn_out", "ffn_inp",
               "ffn_norm", "gate", "up", "ffn_act", "ffn_out", "l_out")
 DELTA_TAPS = ("qkv", "z", "beta", "alpha", "qkv_conv", "delta", "delta_norm")
+MAMBA_TAPS = ("z", "qkv", "alpha", "qkv_conv", "delta", "delta_norm")  # which has no beta
 CONV_TAPS = ("conv_b", "conv_c", "conv_x", "conv_bx", "conv", "conv_gated")
 INPUT_TAPS = ("pl_gate", "pl_act", "pl_out", "pl_post", "pl_sum")  # of layers with inputs of their own
 SHARED_TAPS = ("shared_gate", "shared_up", "shared_act", "shared_out", "shared_weight", "ffn_sum")  # of an expert of every token
@@ -69,14 +70,18 @@ class ActivationDump:
             raise ValueError(f"unknown global tap {tap!r}")
         self._put(f"G/{tap}", value, ndim=2, token_axis=0)
 
+    def tokens(self, step: int) -> np.ndarray:
+        """The tokens that a step fed."""
+        return np.asarray(self._tokens[self._step_ptr[step]:self._step_ptr[step + 1]])
+
     def get(self, step: int, name: str) -> np.ndarray:
         """The stored array, e.g. get(0, 'L001/q') or get(0, 'G/logits')."""
         return self._arrays[f"s{step:04d}/{name}"]
 
     def _mixer_taps(self, step: int, layer: int) -> tuple[str, ...]:
         """The taps that a layer must have, by its mixer."""
-        for mixer in (DELTA_TAPS, CONV_TAPS):
-            if f"s{step:04d}/L{layer:03d}/{mixer[0]}" in self._arrays:
+        for mixer, first in ((DELTA_TAPS, "beta"), (MAMBA_TAPS, "qkv"), (CONV_TAPS, "conv_b")):
+            if f"s{step:04d}/L{layer:03d}/{first}" in self._arrays:
                 return LAYER_TAPS[0], *mixer, *LAYER_TAPS[7:]
         return LAYER_TAPS
 

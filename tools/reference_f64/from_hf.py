@@ -52,6 +52,8 @@ def to_half(rows: np.ndarray, heads: int, rope_dim: int) -> np.ndarray:
 EXPERTS = {"ffn_gate_exps.weight": "mlp.experts.gate_up_proj", "ffn_gate_exps.bias": "mlp.experts.gate_up_proj_bias",
            "ffn_down_exps.weight": "mlp.experts.down_proj", "ffn_down_exps.bias": "mlp.experts.down_proj_bias",
            "ffn_gate_inp.weight": "mlp.router.weight", "ffn_gate_inp.scale": "router.scale", "ffn_down_exps.scale": "router.per_expert_scale", "exp_probs_b.bias": "mlp.expert_bias"}
+# Of a layer, transformers' names of what EXPERTS has under another.
+NAMES = {"block_sparse_moe|feed_forward": "mlp", r"mlp\.(gate\.)?(moe_statics\.)?e_score_correction_bias": "mlp.expert_bias"}
 
 
 def tensor_names(source: GgufModel, n_layers: int, parameters: Iterable[str]) -> dict[str, str]:
@@ -60,9 +62,13 @@ def tensor_names(source: GgufModel, n_layers: int, parameters: Iterable[str]) ->
     known, out = gguf.get_tensor_name_map(arch, n_layers), {}
     for parameter in parameters:
         layer, part = re.fullmatch(r"(?:model\.layers\.(\d+)\.)?(.+)", parameter).groups()
-        experts = [f"blk.{layer}.{name}" for name, hf_name in EXPERTS.items() if hf_name == re.sub("block_sparse_moe|feed_forward", "mlp", part)]
+        common = functools.reduce(lambda name, row: re.sub(*row, name), NAMES.items(), part)
+        experts = [f"blk.{layer}.{name}" for name, hf_name in EXPERTS.items() if hf_name == common]
         named = parameter.replace(".dt_bias", ".dt_proj.bias")
-        name = (experts or [known.get_name(named, (".weight", ".bias")) or ""])[0].replace("ssm_in", "attn_qkv")
+        name = (experts or [known.get_name(named, (".weight", ".bias")) or ""])[0].replace("ssm_in", "ssm_in" if source.family.mamba else "attn_qkv")
+        if part.startswith("shared_mlp"):
+            kind = "_shexp" if source.hparams.d_shared else ""
+            name = f"blk.{layer}.ffn_{'gate' if 'input' in part else 'down'}{kind}"
         choices = (name, name + ".weight", name + ".bias", "token_embd.weight" if parameter == "lm_head.weight" else "")
         out |= {parameter: choice for choice in reversed(choices) if source.has(choice)}
     return out
@@ -85,13 +91,30 @@ def weight_of(source: GgufModel, name: str, head_dim: int) -> np.ndarray:
         weight = weight - np.float32(1)  # a GGUF has what the class adds
     if part == "shortconv.conv.weight":
         weight = weight[:, None]
+    if part == "exp_probs_b.bias" and source.architecture == "ernie4_5-moe":
+        weight = weight.reshape(1, -1)
     if part == "ffn_gate_inp_shexp.weight":
         weight = weight.reshape(1, -1)
     if source.architecture == "qwen3next" and part == "attn_qkv.weight":  # the class has those of each key head together
         d, z = hp.delta, source.weight(name.replace("qkv", "gate"), np.float32)
         parts = np.split(weight, [d.k_width, 2 * d.k_width]) + [z]
         return np.concatenate([x.reshape(d.k_heads, -1, x.shape[1]) for x in parts], axis=1).reshape(-1, weight.shape[1])
+    if source.family.mamba:
+        return mamba_weight_of(source, name, part, weight)
+    if source.family.scales and part == "ffn_gate_shexp.weight":
+        return np.concatenate([weight, source.weight(name.replace("gate", "up"), np.float32)])
     return delta_weight_of(hp.delta, part, weight) if hp.delta else weight
+
+
+def mamba_weight_of(source: GgufModel, name: str, part: str, weight: np.ndarray) -> np.ndarray:
+    """A tensor of Granite's hybrids as the class has it; of feed-forwards beside experts, and without them, gate and up are one."""
+    if part in ("ffn_gate.weight", "ffn_gate_shexp.weight"):
+        return np.concatenate([weight, source.weight(name.replace("gate", "up"), np.float32)])
+    if part == "ssm_conv1d.weight":
+        return weight[:, None]
+    if part == "ssm_a":
+        return np.log(-weight.reshape(-1))
+    return weight.reshape(-1) if part in ("ssm_d", "ssm_norm.weight") else weight
 
 
 def delta_weight_of(sizes: DeltaNet, part: str, weight: np.ndarray) -> np.ndarray:
@@ -122,7 +145,8 @@ def from_gguf(path: str, config: PretrainedConfig | None = None, context: int | 
     with torch.device("meta"):  # parameters without memory
         model = AutoModelForCausalLM.from_config(config)
     rotary = next(name for name in ("rotary_emb", "pos_emb") if hasattr(model.model, name))
-    setattr(model.model, rotary, type(getattr(model.model, rotary))(config=config))  # its frequencies are no parameters
+    if getattr(model.model, rotary) is not None:
+        setattr(model.model, rotary, type(getattr(model.model, rotary))(config=config))  # its frequencies are no parameters
     if hasattr(model.model.embed_tokens, "embed_scale"):
         model.model.embed_tokens.embed_scale = torch.tensor(config.hidden_size**0.5)
     if getattr(model.model, "hidden_size_per_layer_input", 0):

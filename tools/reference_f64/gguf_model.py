@@ -13,7 +13,7 @@ import numpy as np
 
 from hparams import Family, Reader, UnsupportedModel, family_of, layer_shapes
 
-UNSCALED = ("token_embd.weight", "ffn_gate_inp.weight", "ssm_conv1d.weight", "shortconv.conv.weight")  # of more dims than one
+UNSCALED = ("token_embd.weight", "ffn_gate_inp.weight", "ssm_conv1d.weight", "shortconv.conv.weight", "ssm_norm.weight")  # of more dims than one
 BLOCK_BYTES = 16 << 20  # of f64, of the rows of a matrix that a product has in memory at once
 
 
@@ -214,6 +214,8 @@ class GgufModel:
                      "per_layer_proj_norm.weight": (hp.d_input,)}
         if self.family.may_lack_biases and not any(self.has(name) for name in want if name.endswith(".bias")):
             want = {name: shape for name, shape in want.items() if not name.endswith(".bias")}
+        if self.family.may_lack_head_norm and not any(self.has(name) for name in want if name.endswith("_norm.weight") and "attn_q" in name):
+            want = {name: shape for name, shape in want.items() if not name.endswith(("attn_q_norm.weight", "attn_k_norm.weight"))}
         if self.family.value_norm:
             want = {name: shape for name, shape in want.items() if not name.endswith("attn_v.weight") or self.has(name)}
         optional = {"output.weight": (vocab, hp.d_model), "rope_freqs.weight": pairs}
@@ -230,8 +232,10 @@ class GgufModel:
             if not self.has(name):
                 raise UnsupportedModel(f"tensor {name} is missing")
             found = tuple(int(n) for n in reversed(self._tensors[name].shape))  # ne[] has inputs first
-            if name.endswith("ffn_gate_inp_shexp.weight") and found[0] == 1:  # written with one row or as a vector
+            if name.endswith(("ffn_gate_inp_shexp.weight", "exp_probs_b.bias")) and found[0] == 1:  # written with one row or as a vector
                 found = found[1:]
+            if name.endswith((".ssm_a", ".ssm_d")) and found == shape[:1]:  # written as a column or as a vector
+                found = shape
             if found != shape:
                 raise UnsupportedModel(f"tensor {name} has shape {found}, expected {shape}")
         behind = {name for name in self._tensors if name.startswith("blk.") and int(name.split(".")[1]) >= hp.n_layers}

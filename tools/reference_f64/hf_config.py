@@ -6,7 +6,7 @@ from gguf_model import GgufModel
 from hparams import UnsupportedModel
 
 
-PAIRED = ("ernie4_5", "glm4")  # classes whose pairs of a head's dims are neighbours, as in their files; of others they are halves
+PAIRED = ("ernie4_5", "ernie4_5-moe", "ernie4_5_moe", "glm4")  # classes whose pairs of a head's dims are neighbours, as in their files; of others they are halves
 
 
 def rope_of(source: GgufModel) -> dict:
@@ -23,13 +23,37 @@ def rope_of(source: GgufModel) -> dict:
         raise UnsupportedModel("rope_freqs.weight and a magnitude of RoPE have no counterpart here")
     else:
         found = {"rope_type": "linear", "factor": rope.scale} if rope.scale != 1.0 else {"rope_type": "default"}
-    return found | {"rope_theta": rope.theta, "partial_rotary_factor": rope.dims / hp.head_dim}
+    return found | {"rope_theta": rope.theta, "partial_rotary_factor": (rope.dims or hp.head_dim) / hp.head_dim}
+
+
+WITH_EXPERTS = {"ernie4_5-moe": "ernie4_5_moe", "hunyuan-moe": "hunyuan_v1_moe", "qwen2moe": "qwen2_moe", "olmoe": "olmoe", "dots1": "dots1",
+                "glm4moe": "glm4_moe", "minimax-m2": "minimax_m2"}  # classes
+
+
+def mixture_of(source: GgufModel) -> tuple[str, dict]:
+    """The class and what its config says of experts."""
+    hp, kind = source.hparams, WITH_EXPERTS[source.architecture]
+    n_shared = hp.d_shared // hp.d_ff
+    if kind == "ernie4_5_moe":
+        return kind, {"moe_num_experts": hp.n_experts, "moe_k": hp.n_experts_used, "moe_num_shared_experts": n_shared,
+                      "moe_intermediate_size": hp.d_ff, "moe_layer_start_index": hp.n_dense}
+    if kind == "hunyuan_v1_moe":
+        return kind, {"num_experts": hp.n_experts, "moe_topk": hp.n_experts_used}
+    more = {"num_experts_per_tok": hp.n_experts_used, "norm_topk_prob": hp.experts_add_up, "moe_intermediate_size": hp.d_ff,
+            "routed_scaling_factor": hp.experts_scale, "first_k_dense_replace": hp.n_dense}
+    if kind == "qwen2_moe":
+        more["shared_expert_intermediate_size"] = hp.d_shared
+    if kind == "glm4_moe":
+        more |= {"attention_bias": source.has("blk.0.attn_q.bias"), "use_qk_norm": source.has("blk.0.attn_q_norm.weight")}
+    count = {"dots1": "n_routed_experts", "glm4_moe": "n_routed_experts", "minimax_m2": "num_local_experts"}.get(kind, "num_experts")
+    return kind, more | {count: hp.n_experts, "n_shared_experts": n_shared}
 
 
 def config_of(source: GgufModel) -> PretrainedConfig:
     """The GGUF's hyper-parameters."""
     hp = source.hparams
-    if hp.value_dim != hp.head_dim or (hp.rope.dims != hp.head_dim and source.architecture not in ("phi3", "qwen35", "qwen35moe", "qwen3next", "glm4")):
+    if hp.value_dim != hp.head_dim or (hp.rope.dims not in (hp.head_dim, 0) and source.architecture not in (
+            "phi3", "qwen35", "qwen35moe", "qwen3next", "glm4", "glm4moe", "minimax-m2")):
         raise UnsupportedModel("partial RoPE or its own value width have no counterpart here")
     rope = rope_of(source)
     kind, more = source.architecture, {}
@@ -42,6 +66,8 @@ def config_of(source: GgufModel) -> PretrainedConfig:
         more = {"sliding_window": hp.window or None, "layer_types": layer_types}
     elif source.architecture == "glm4":
         more = {"attention_bias": source.has("blk.0.attn_q.bias"), "pad_token_id": None}
+    elif source.architecture in WITH_EXPERTS:
+        kind, more = mixture_of(source)
     elif source.architecture == "hunyuan-dense":
         kind = "hunyuan_v1_dense"
     elif source.architecture == "olmo2":
@@ -90,6 +116,14 @@ def config_of(source: GgufModel) -> PretrainedConfig:
                 "residual_multiplier": hp.residual_scale, "logits_scaling": hp.logit_scale}
         if hp.n_experts:
             more |= {"num_local_experts": hp.n_experts, "num_experts_per_tok": hp.n_experts_used}
+        if hp.d_shared:
+            kind, more = "granitemoeshared", more | {"shared_intermediate_size": hp.d_shared}
+        if source.family.mamba:
+            kind, d = "granitemoehybrid", hp.delta
+            more |= {"layer_types": ["linear_attention" if recurrent else "full_attention" for recurrent in hp.recurrent],
+                     "mamba_n_heads": d.v_heads, "mamba_d_head": d.v_dim, "mamba_d_state": d.k_dim, "mamba_n_groups": d.k_heads,
+                     "mamba_d_conv": d.width, "mamba_expand": d.v_width // hp.d_model, "num_local_experts": hp.n_experts,
+                     "shared_intermediate_size": hp.d_shared or hp.d_ff, "position_embedding_type": "rope" if hp.rope.dims else "nope"}
     return AutoConfig.for_model(
         kind, **more, vocab_size=source.vocab_size, hidden_size=hp.d_model, intermediate_size=hp.d_ffs[0],
         num_hidden_layers=hp.n_layers, num_attention_heads=hp.n_heads, num_key_value_heads=hp.n_kv_heads,

@@ -46,6 +46,7 @@ class Hooks:
         self._dump = dump
         self._layer = 0  # the layer whose attention runs now
         self._nets = {}  # of Gated DeltaNets
+        self._mambas = set()  # layers
         model.model.layers[0].register_forward_pre_hook(lambda _m, args: dump.globals_("embd", args[0][0].numpy()))
         norm = model.model.norm if hasattr(model.model, "norm") else model.model.embedding_norm
         norm.register_forward_hook(lambda _m, _i, out: dump.globals_("result_norm", out[0].numpy()))
@@ -62,7 +63,11 @@ class Hooks:
             self._wrap("eager_attention_forward", self._attend_and_tap)
         if getattr(model.model, "hidden_size_per_layer_input", 0):
             self._hook_layer_inputs(model.model)
-        if self._gated or any(hasattr(block, "conv") for block in model.model.layers):
+        has_mamba = any(getattr(block, "mamba", None) is not None for block in model.model.layers)
+        if has_mamba:
+            self._wrap("mamba2_chunk_scan", self._scan_and_tap)
+            self._wrap("mamba2_selective_state_update", self._update_and_tap)
+        if self._gated or has_mamba or any(hasattr(block, "conv") for block in model.model.layers):
             for name in ("causal_conv1d_fn", "causal_conv1d_update"):
                 self._wrap(name, self._convolve_and_tap)
         if self._gated:
@@ -78,6 +83,8 @@ class Hooks:
     def _hook_layer(self, index: int, block, probs: bool) -> None:
         if hasattr(block, "linear_attn"):
             return self._hook_delta_net(index, block)
+        if getattr(block, "mamba", None) is not None:
+            return self._hook_mamba(index, block)
         if hasattr(block, "conv"):
             return self._hook_short_conv(index, block)
         attention = block.self_attn
@@ -120,6 +127,34 @@ class Hooks:
         self._hook_rest(index, block, outputs, inputs)
         self._hook_all(index, block, outputs, inputs)
 
+    def _hook_mamba(self, index: int, block) -> None:
+        mamba = block.mamba
+        mamba.register_forward_pre_hook(lambda *_: setattr(self, "_layer", index))
+        self._mambas.add(index)
+        self._hook_parts(index, mamba.in_proj, ("z", "qkv", "alpha"), (mamba.intermediate_size, mamba.conv_dim, mamba.num_heads))
+        outputs = [(mamba.out_proj, "attn_out"), *((norm, tap) for tap, norm in norms_of(block).items())]
+        inputs = [(mamba.out_proj, "delta_norm"), (block.post_attention_layernorm, "ffn_inp")]
+        self._hook_rest(index, block, outputs, inputs)
+        self._hook_all(index, block, outputs, inputs)
+
+    def _hook_shared_mlp(self, index: int, block, outputs: list, inputs: list) -> None:
+        """Of Granite's hybrids: a feed-forward, beside which there may be experts."""
+        mlp, moe = block.shared_mlp, block.block_sparse_moe
+        names = ("gate", "up", "ffn_act", "ffn_out") if moe is None else ("shared_gate", "shared_up", "shared_act", "shared_out")
+        self._hook_parts(index, mlp.input_linear, names[:2], (mlp.hidden_size,) * 2)
+        inputs.append((mlp.output_linear, names[2]))
+        outputs.append((mlp.output_linear, names[3]))
+        if moe is None:
+            return
+        outputs.append((moe, "ffn_mix"))
+        moe.router.register_forward_hook(lambda _m, _i, out: self._dump.layer(index, "router", out[0].numpy()))
+        moe.experts.register_forward_hook(lambda experts, args, _out: self._tap_experts(index, experts, *args))
+
+        def put_sum(_m, _i, out) -> None:
+            self._dump.layer(index, "ffn_sum", self._dump.get(self._dump.n_steps - 1, f"L{index:03d}/ffn_mix") + out[0].numpy())
+
+        mlp.register_forward_hook(put_sum)
+
     def _hook_short_conv(self, index: int, block) -> None:
         conv = block.conv
         conv.register_forward_pre_hook(lambda *_: setattr(self, "_layer", index))
@@ -131,18 +166,23 @@ class Hooks:
 
     def _hook_rest(self, index: int, block, outputs: list, inputs: list) -> None:
         """Of the feed-forward."""
+        if getattr(block, "shared_mlp", None) is not None:
+            return self._hook_shared_mlp(index, block, outputs, inputs)
         mlp = next(getattr(block, name) for name in ("mlp", "block_sparse_moe", "feed_forward") if hasattr(block, name))
         if hasattr(block, "router"):
             return self._hook_beside(index, block, outputs, inputs)
         if hasattr(mlp, "experts"):
-            if hasattr(mlp, "shared_expert"):
-                shared = mlp.shared_expert
-                mlp.experts.register_forward_hook(lambda _m, _i, out: self._dump.layer(index, "ffn_mix", out.numpy()))
-                for module, tap in ((shared.gate_proj, "shared_gate"), (shared.up_proj, "shared_up"), (shared.down_proj, "shared_out"),
-                                    (mlp.shared_expert_gate, "shared_weight")):
-                    module.register_forward_hook(lambda _m, _i, out, tap=tap: self._dump.layer(index, tap, out.numpy()))
-                shared.down_proj.register_forward_pre_hook(lambda _m, args: self._dump.layer(index, "shared_act", args[0].numpy()))
-            outputs.append((mlp, "ffn_sum" if hasattr(mlp, "shared_expert") else "ffn_mix"))
+            shared = next((getattr(mlp, name) for name in ("shared_expert", "shared_experts", "shared_mlp") if hasattr(mlp, name)), None)
+            if shared is not None:
+                mlp.experts.register_forward_hook(lambda _m, _i, out: self._dump.layer(index, "ffn_mix", out.flatten(0, -2).numpy()))
+                parts = [(shared.gate_proj, "shared_gate"), (shared.up_proj, "shared_up"), (shared.down_proj, "shared_out")]
+                if hasattr(mlp, "shared_expert_gate"):
+                    parts.append((mlp.shared_expert_gate, "shared_weight"))
+                for module, tap in parts:
+                    module.register_forward_hook(lambda _m, _i, out, tap=tap: self._dump.layer(index, tap, out.flatten(0, -2).numpy()))
+                shared.down_proj.register_forward_pre_hook(
+                    lambda _m, args: self._dump.layer(index, "shared_act", args[0].flatten(0, -2).numpy()))
+            outputs.append((mlp, "ffn_mix" if shared is None else "ffn_sum"))
             router = mlp.router if hasattr(mlp, "router") else mlp.gate
             router.register_forward_hook(lambda _m, _i, out: self._dump.layer(index, "router", out[0].numpy()))
             mlp.experts.register_forward_hook(lambda experts, args, _out: self._tap_experts(index, experts, *args))
@@ -266,6 +306,9 @@ class Hooks:
 
     def _convolve_and_tap(self, original, *args, **kwargs):
         out = original(*args, **kwargs)  # [1, channels, tokens], of earlier ones too
+        if self._layer in self._mambas:
+            self._dump.layer(self._layer, "qkv_conv", out[0, :, -self._dump.step_size:].T.numpy())
+            return out
         if self._layer not in self._nets:
             for tap, value in (("conv_bx", args[0]), ("conv", out)):
                 self._dump.layer(self._layer, tap, value[0, :, -self._dump.step_size:].T.numpy())
@@ -276,6 +319,24 @@ class Hooks:
     def _recur_and_tap(self, recurrence, *args, **kwargs):
         out = recurrence(*args, **kwargs)
         self._put_heads(self._layer, "delta", out[0].flatten(2))
+        return out
+
+    def _scan_and_tap(self, _original, x, dt, a, b, c, *, D, dt_bias, initial_states=None, return_final_states=False, **_more):
+        """Token by token, as decode does. x [1, T, heads, width]; dt [1, T, heads]; b and c [1, T, groups, state]."""
+        each = x.shape[2] // b.shape[2]
+        b, c = (part[0].repeat_interleave(each, dim=1) for part in (b, c))
+        steps = torch.nn.functional.softplus(dt[0] + dt_bias)
+        state = torch.zeros(*x.shape[2:], b.shape[2]) if initial_states is None else initial_states[0]
+        out = torch.empty_like(x)
+        for t in range(x.shape[1]):
+            state = state * torch.exp(steps[t] * a)[:, None, None] + (x[0, t] * steps[t, :, None])[..., None] * b[t, :, None]
+            out[0, t] = (state * c[t, :, None]).sum(-1) + D[:, None] * x[0, t]
+        self._dump.layer(self._layer, "delta", out[0].flatten(1).numpy())
+        return (out, state[None]) if return_final_states else out
+
+    def _update_and_tap(self, original, *args, **kwargs):
+        out = original(*args, **kwargs)  # [1, heads, width]
+        self._dump.layer(self._layer, "delta", out.reshape(1, -1).numpy())
         return out
 
     def _rotate_one_and_tap(self, original, x, *args, **kwargs):

@@ -25,12 +25,14 @@ class Family:
     """In what an architecture differs from the others, by transformers' modeling_llama, modeling_qwen2, modeling_qwen3,
     modeling_qwen3_moe, modeling_qwen3_5, modeling_qwen3_next, modeling_gpt_oss, modeling_smollm3, modeling_gemma3, modeling_gemma4, modeling_granite, modeling_phi3,
     modeling_ministral3, modeling_ernie4_5, modeling_olmo2, modeling_olmo3, modeling_exaone4,
-    modeling_seed_oss, modeling_hunyuan_v1_dense, modeling_glm4, modeling_gemma2, modeling_lfm2, modeling_lfm2_moe."""
+    modeling_seed_oss, modeling_hunyuan_v1_dense, modeling_hunyuan_v1_moe, modeling_glm4, modeling_glm4_moe, modeling_dots1, modeling_ernie4_5_moe,
+    modeling_minimax_m2, modeling_qwen2_moe, modeling_olmoe, modeling_granitemoeshared, modeling_gemma2, modeling_lfm2, modeling_lfm2_moe, modeling_granitemoehybrid."""
 
     qk_layout: str  # dims of a head that RoPE pairs: neighbours ("interleaved") or halves of the head ("half")
     biases: tuple[str, ...] = ()  # products with one
     may_lack_biases: bool = False  # or with none
     head_norm: bool = False  # RMSNorm of each head of q and k before RoPE
+    may_lack_head_norm: bool = False  # where the file has it
     rotates_first: bool = False  # head_norm is after RoPE
     row_norm: bool = False  # head_norm is of all heads at once
     pre_norms: bool = True  # RMSNorm of what attention and feed-forward read
@@ -56,6 +58,7 @@ class Family:
     full_period: int = 0  # all layers but each so many are Gated DeltaNets, where the file does not say; 0: none is
     grouped: bool = False  # DeltaNet.grouped
     short_conv: bool = False  # layers without KV heads are short convolutions
+    mamba: bool = False  # layers without KV heads are Mamba-2; the file says whether the others have RoPE
     final_norm: str = "output_norm"
     sinks: bool = False  # each head has a score of no key
     experts: bool = False  # the feed-forward is a mixture of some of many
@@ -63,7 +66,10 @@ class Family:
     dense_first: bool = False  # but for the file's first layers
     router: str = "softmax"  # or "sigmoid": what weighs experts
     expert_bias: bool = False  # of the choice of experts, where the file has it
+    adds_up: bool = True  # weights of experts are divided by their sum, where the file does not say
     shared_expert: bool = False  # and of one more that every token goes through, times a sigmoid
+    plain_shared: bool = False  # or without it
+    counts_shared: bool = False  # it is as wide as expert_shared_count experts
     beside: bool = False  # and of one more, each with norms before and after it; the router has a norm, too
     scales: bool = False  # the file has those of the embedding, scores, residuals and logits
     wide_layers: int = 0  # a model of so many layers scales scores by the root of d_model / n_heads, not of head_dim
@@ -71,10 +77,15 @@ class Family:
 
 
 GPT_OSS_BIASES = (*QKV_BIASES, "attn_output", "ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps")
+MAMBA_IN = {"ssm_in": ("attn_gate", "attn_qkv", "ssm_alpha")}  # z; x, B and C; the time steps
 SHORT_CONV = {"shortconv.in_proj": ("shortconv.b", "shortconv.c", "shortconv.x")}
+# One shared expert, as wide as so many others, and leading layers without any.
+COUNTED = {"experts": True, "shared_expert": True, "plain_shared": True, "counts_shared": True, "dense_first": True,
+           "own": ("expert_shared_count", "leading_dense_block_count")}
 FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("interleaved", no_rope_period=4),
             "mistral3": Family("interleaved", window_period=1, own=("attention.temperature_scale", "rope.scaling.yarn_log_multiplier")),
             "ernie4_5": Family("interleaved"),
+            "ernie4_5-moe": Family("interleaved", expert_bias=True, **COUNTED),
             "qwen2": Family("half", biases=QKV_BIASES), "qwen3": Family("half", head_norm=True),
             "qwen35": Family("half", head_norm=True, ffn_norm="post_attention_norm", output_gate=True, full_period=4),
             "qwen35moe": Family("half", head_norm=True, ffn_norm="post_attention_norm", output_gate=True, full_period=4, experts=True,
@@ -82,6 +93,15 @@ FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("
             "qwen3next": Family("half", head_norm=True, ffn_norm="post_attention_norm", output_gate=True, full_period=4, experts=True,
                                 shared_expert=True, grouped=True, fused={"ssm_ba": ("ssm_beta", "ssm_alpha")}),
             "qwen3moe": Family("half", head_norm=True, experts=True),
+            "qwen2moe": Family("half", biases=QKV_BIASES, experts=True, adds_up=False, shared_expert=True, own=("expert_shared_count",)),
+            "olmoe": Family("half", head_norm=True, row_norm=True, experts=True, expert_width="feed_forward_length", adds_up=False),
+            "dots1": Family("half", head_norm=True, router="sigmoid", expert_bias=True, adds_up=False, **COUNTED),
+            "minimax-m2": Family("half", head_norm=True, row_norm=True, experts=True, router="sigmoid", expert_bias=True),
+            "glm4moe": Family("half", biases=QKV_BIASES, may_lack_biases=True, head_norm=True, may_lack_head_norm=True,
+                              ffn_norm="post_attention_norm", router="sigmoid", expert_bias=True, adds_up=False,
+                              **(COUNTED | {"own": (*COUNTED["own"], "rope.dimension_sections")})),
+            "hunyuan-moe": Family("half", head_norm=True, rotates_first=True, experts=True, shared_expert=True, plain_shared=True,
+                                  own=("expert_shared_count",)),
             "gpt-oss": Family("half", biases=GPT_OSS_BIASES, ffn_norm="post_attention_norm", activation="swiglu_oai",
                               theta=150000.0, window_period=2, whole_yarn=False, sinks=True, experts=True),
             "gemma2": Family("half", post_norms=True, activation="gelu_tanh", scaled_embedding=True, window_period=2, window=4096, wide_layers=46,
@@ -100,13 +120,18 @@ FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("
             "lfm2moe": Family("half", head_norm=True, theta=1000000.0, short_conv=True, final_norm="token_embd_norm", fused=SHORT_CONV,
                               experts=True, dense_first=True, router="sigmoid", expert_bias=True, own=("leading_dense_block_count",)),
             "granite": Family("interleaved", scales=True),
-            "granitemoe": Family("interleaved", scales=True, experts=True, expert_width="feed_forward_length"),
+            "granitemoe": Family("interleaved", scales=True, experts=True, expert_width="feed_forward_length", shared_expert=True,
+                                 plain_shared=True),
+            "granitehybrid": Family("interleaved", scales=True, mamba=True, fused=MAMBA_IN, biases=("ssm_conv1d",), may_lack_biases=True,
+                                    own=("expert_shared_feed_forward_length",)),
             "phi3": Family("half", window_period=1, long_rope=True, fused={"attn_qkv": ("attn_q", "attn_k", "attn_v"),
                                                                            "ffn_up": ("ffn_gate", "ffn_up")})}
 
 
 # A name's models with experts, where it has others.
-WITH_EXPERTS = {"gemma4": replace(FAMILIES["gemma4"], experts=True, beside=True, fused={"ffn_gate_up_exps": ("ffn_gate_exps", "ffn_up_exps")})}
+WITH_EXPERTS = {"granitehybrid": replace(FAMILIES["granitehybrid"], experts=True, expert_width="feed_forward_length", shared_expert=True,
+                                         plain_shared=True),
+                "gemma4": replace(FAMILIES["gemma4"], experts=True, beside=True, fused={"ffn_gate_up_exps": ("ffn_gate_exps", "ffn_up_exps")})}
 
 
 def family_of(arch: str, n_experts: int) -> Family:
@@ -115,7 +140,7 @@ def family_of(arch: str, n_experts: int) -> Family:
 
 @dataclass(frozen=True)
 class DeltaNet:
-    """Sizes of a Gated DeltaNet."""
+    """Sizes of a Gated DeltaNet, or of a Mamba-2, whose B and C are k and q and whose x is v."""
 
     k_heads: int
     v_heads: int
@@ -171,6 +196,7 @@ class HParams:
     conv_width: int  # of short convolutions, in layers that are recurrent; 0: there is none
     n_dense: int  # the first layers without experts
     experts_scale: float  # experts' weights are multiplied by it
+    experts_add_up: bool  # and divided by their sum before
     kv_heads: tuple[int, ...]  # n_kv_heads by layer
     windowed: tuple[bool, ...] = ()  # by layer, in place of window_period
     window_head_dim: int = 0  # of layers with a window; 0: head_dim
@@ -216,6 +242,12 @@ def layer_shapes(hp: HParams, family: Family, layer: int) -> dict[str, tuple[int
     if hp.is_recurrent(layer) and hp.conv_width:
         matrices = {f"shortconv.{name}": (hp.d_model, hp.d_model) for name in ("b", "c", "x", "out_proj")}
         recurrent = {"shortconv.conv.weight": (hp.d_model, hp.conv_width)}
+    elif hp.is_recurrent(layer) and family.mamba:
+        d = hp.delta
+        matrices = {"attn_gate": (d.v_width, hp.d_model), "attn_qkv": (d.channels, hp.d_model), "ssm_alpha": (d.v_heads, hp.d_model),
+                    "ssm_out": (hp.d_model, d.v_width)}
+        recurrent = {"ssm_conv1d.weight": (d.channels, d.width), "ssm_a": (d.v_heads, 1), "ssm_d": (d.v_heads, 1),
+                     "ssm_dt.bias": (d.v_heads,), "ssm_norm.weight": (d.k_heads, d.v_width // d.k_heads)}
     elif hp.is_recurrent(layer):
         d = hp.delta
         matrices = {"attn_qkv": (d.channels, hp.d_model), "attn_gate": (d.v_width, hp.d_model), "ssm_beta": (d.v_heads, hp.d_model),
@@ -226,9 +258,9 @@ def layer_shapes(hp: HParams, family: Family, layer: int) -> dict[str, tuple[int
     if hp.has_experts(layer):
         ffn = {f"{name}_exps": (hp.n_experts, *shape) for name, shape in ffn.items()}
         ffn["ffn_gate_inp"] = (hp.n_experts, hp.d_model)
-    if hp.d_shared:
+    if hp.d_shared and hp.has_experts(layer):
         ffn |= {"ffn_gate_shexp": (hp.d_shared, hp.d_model), "ffn_up_shexp": (hp.d_shared, hp.d_model),
-                "ffn_down_shexp": (hp.d_model, hp.d_shared), "ffn_gate_inp_shexp": (hp.d_model,)}
+                "ffn_down_shexp": (hp.d_model, hp.d_shared)} | ({} if family.plain_shared else {"ffn_gate_inp_shexp": (hp.d_model,)})
     beside = {}
     if hp.d_beside:
         ffn |= {"ffn_gate": (hp.d_beside, hp.d_model), "ffn_up": (hp.d_beside, hp.d_model), "ffn_down": (hp.d_model, hp.d_beside)}
@@ -255,7 +287,8 @@ def layer_shapes(hp: HParams, family: Family, layer: int) -> dict[str, tuple[int
     if family.sinks:
         vectors["attn_sinks"] = (hp.n_heads,)
     return (recurrent | beside | {f"{name}.weight": shape for name, shape in (matrices | vectors).items()}
-            | {f"{name}.bias": matrices[name][:-1] for name in family.biases})
+            | {f"{name}.bias": matrices[name][:-1] for name in family.biases if name in matrices}
+            | ({"ssm_conv1d.bias": (hp.delta.channels,)} if "ssm_conv1d.weight" in recurrent and "ssm_conv1d" in family.biases else {}))
 
 
 _SCALE_KEYS = ("logit_scale", "residual_scale", "embedding_scale", "attention.scale")  # of families with scales
@@ -264,7 +297,7 @@ _REFUSED_KEYS = {"attention.clamp_kqv": (), "attention.temperature_scale": (0.0,
                  "rope.dimension_sections": (), "rope.scaling.yarn_ext_factor": (1.0, -1.0),
                  "rope.scaling.yarn_log_multiplier": ()}
 _EXPERT_KEYS = {"expert_shared_count": (0,), "expert_shared_feed_forward_length": (0,), "leading_dense_block_count": (0,),
-                "expert_weights_norm": (True,), "expert_gating_func": (1,),
+                "expert_gating_func": (1,),
                 "expert_group_count": (0, 1), "interleave_moe_layer_step": (0, 1)}
 
 
@@ -306,7 +339,7 @@ class Reader:
             found = self._value(f"{arch}.{key}", None)
             if found is not None and found not in harmless:
                 raise UnsupportedModel(f"{arch}.{key} is not modelled")
-        if family.scales and not self._value(f"{arch}.rope.scaling.finetuned", True):
+        if family.scales and not family.mamba and not self._value(f"{arch}.rope.scaling.finetuned", True):
             raise UnsupportedModel(f"{arch}.rope.scaling.finetuned is false: a model without RoPE is not modelled")
         if not family.experts and self._value(f"{arch}.expert_count", 0):
             raise UnsupportedModel("mixture of experts is not modelled")
@@ -325,6 +358,9 @@ class Reader:
         n_layers = number("block_count") - number("nextn_predict_layers", 0)  # the blocks behind only guess
         head_dim = number("attention.key_length", d_model // n_heads)
         rope = self._rope(number("rope.dimension_count", head_dim))
+        if family.mamba and not self._value(f"{self.arch}.rope.scaling.finetuned", True):
+            rope = Rope(0, rope.theta)
+        by_kv_heads = family.short_conv or family.mamba  # what tells recurrent layers from others
         if growth := number("attention.temperature_scale", 0.0):
             rope = replace(rope, query_growth=float(growth), query_period=number("rope.scaling.original_context_length"))
         wide = n_layers == family.wide_layers
@@ -342,8 +378,9 @@ class Reader:
             n_dense=n_dense,
             conv_width=number("shortconv.l_cache") if family.short_conv else 0,
             experts_scale=float(number("expert_weights_scale", 0.0)) or 1.0,
+            experts_add_up=bool(number("expert_weights_norm", family.adds_up)),
             n_heads=n_heads,
-            n_kv_heads=max(kv_heads) if family.short_conv else kv_heads[0],
+            n_kv_heads=max(kv_heads) if by_kv_heads else kv_heads[0],
             kv_heads=kv_heads,
             head_dim=head_dim,
             value_dim=number("attention.value_length", d_model // n_heads),
@@ -362,30 +399,37 @@ class Reader:
             no_rope_period=family.no_rope_period,
             n_experts=number("expert_count") if family.experts else 0,
             n_experts_used=number("expert_used_count") if family.experts else 0,
-            d_shared=number("expert_shared_feed_forward_length") if family.shared_expert else 0,
+            d_shared=self._d_shared(d_ffs[-1]),
             d_beside=number("feed_forward_length") if family.beside else 0,
             attention_scale=self._scale("attention.scale", family.attention_scale or (d_model / n_heads if wide else head_dim) ** -0.5),
             embedding_scale=self._scale("embedding_scale", float(np.float32(np.sqrt(d_model))) if family.scaled_embedding else 1.0),
             residual_scale=self._scale("residual_scale", 1.0),
             logit_scale=self._scale("logit_scale", 1.0),
-            delta=self._delta() if family.full_period else None,
-            recurrent=self._recurrent(n_layers) if family.full_period else tuple(n == 0 for n in kv_heads) if family.short_conv else (),
+            delta=self._delta() if family.full_period or family.mamba else None,
+            recurrent=self._recurrent(n_layers) if family.full_period else tuple(n == 0 for n in kv_heads) if by_kv_heads else (),
             eps=float(number("attention.layer_norm_rms_epsilon")),
             context_length=number("context_length"),
             original_context=number("rope.scaling.original_context_length", 0),
         )
         if family.experts and not 0 < hp.n_experts_used <= hp.n_experts:
             raise UnsupportedModel(f"{hp.n_experts_used} of {hp.n_experts} experts")
-        if any(n == 0 and not family.short_conv or n and hp.n_heads % n for n in hp.kv_heads):
+        if any(n == 0 and not by_kv_heads or n and hp.n_heads % n for n in hp.kv_heads):
             raise UnsupportedModel(f"{hp.n_heads} heads cannot share {hp.kv_heads} KV heads")
-        if rope.dims % 2 or not 0 < rope.dims <= hp.head_dim:
+        if rope.dims % 2 or not (0 if family.mamba else 1) <= rope.dims <= hp.head_dim:
             raise UnsupportedModel(f"rope.dimension_count {rope.dims} with head_dim {hp.head_dim}")
         return hp
 
     def _delta(self) -> DeltaNet:
         inner, v_heads = self._number("ssm.inner_size"), self._number("ssm.time_step_rank")
         return DeltaNet(self._number("ssm.group_count"), v_heads, self._number("ssm.state_size"), inner // v_heads,
-                        self._number("ssm.conv_kernel"), self.family.grouped)
+                        self._number("ssm.conv_kernel"), self.family.grouped or self.family.mamba)
+
+    def _d_shared(self, d_expert: int) -> int:
+        if not self.family.shared_expert:
+            return 0
+        if self.family.counts_shared:
+            return self._number("expert_shared_count", 0) * d_expert
+        return self._number("expert_shared_feed_forward_length", 0 if self.family.plain_shared else None)
 
     def _recurrent(self, n_layers: int) -> tuple[bool, ...]:
         stated = self._value(f"{self.arch}.attention.recurrent_layers", None)

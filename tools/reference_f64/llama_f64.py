@@ -8,7 +8,7 @@ import numpy as np
 import q8_cache
 from contract import Arithmetic
 from decoder import Decoder
-from delta_net import convolved, delta_rule, silu
+from delta_net import convolved, delta_rule, scan, silu
 from gguf_model import GgufModel
 from q8_cache import capped
 from rope import Rope, rotate
@@ -63,17 +63,17 @@ def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray
     return context, probs
 
 
-def route(router: np.ndarray, used: int, kind: str = "softmax", bias: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Of each row of logits [T, experts] the ids of the `used` largest, ascending, and the softmax over these alone; or of
-    sigmoids, with `bias` added for the choice, and their shares of the sum. Of equal ones the lower id comes first."""
+def route(router: np.ndarray, used: int, kind: str = "softmax", bias: np.ndarray | None = None,
+          add_up: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """Of each row of logits [T, experts] the ids of the `used` most probable by softmax or sigmoid, with `bias` added for the choice, ascending,
+    and their probabilities, divided by their sum where they shall `add_up`. Of equal ones the lower id comes first."""
     with np.errstate(over="ignore"):
-        scores = router if kind == "softmax" else 1.0 / (1.0 + np.exp(-router))
-    keys = scores if bias is None else scores + bias
+        parts = np.exp(router - router.max(axis=-1, keepdims=True)) if kind == "softmax" else 1.0 / (1.0 + np.exp(-router))
+    whole = parts.sum(axis=-1, keepdims=True) if kind == "softmax" else 1.0
+    keys = router if bias is None else parts / whole + bias
     chosen = np.sort(np.argsort(-keys, axis=-1, kind="stable")[:, :used], axis=-1)
-    weights = np.take_along_axis(scores, chosen, axis=-1)
-    if kind == "softmax":
-        weights = np.exp(weights - router.max(axis=-1, keepdims=True))
-    return chosen, weights / weights.sum(axis=-1, keepdims=True)
+    weights = np.take_along_axis(parts, chosen, axis=-1)
+    return chosen, weights / (weights.sum(axis=-1, keepdims=True) if add_up else whole)
 
 
 class F64:
@@ -143,8 +143,12 @@ class F64:
         slope, dt = self.model.weight(f"{block}.ssm_a"), self.model.weight(f"{block}.ssm_dt.bias")
         return delta_rule(qkv, beta, alpha, slope, dt, self.hparams.delta, state)
 
+    def scan(self, xbc: np.ndarray, steps: np.ndarray, block: str, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        slope, past = (self.model.weight(f"{block}.{name}").reshape(-1) for name in ("ssm_a", "ssm_d"))
+        return scan(xbc, steps, slope, self.model.weight(f"{block}.ssm_dt.bias"), past, self.hparams.delta, state)
+
     def route(self, router: np.ndarray, bias: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        chosen, weights = route(router, self.hparams.n_experts_used, self.family.router, bias)
+        chosen, weights = route(router, self.hparams.n_experts_used, self.family.router, bias, self.hparams.experts_add_up)
         return chosen, weights * self.hparams.experts_scale
 
 

@@ -24,7 +24,8 @@ constexpr std::array kCounts = {
     &Keys::original_context, &Keys::sliding_window,   &Keys::window_period,
     &Keys::pooling,          &Keys::n_mtp_layers,     &Keys::full_attention_period,
     &Keys::window_value_dim, &Keys::window_rope_dims, &Keys::shared_kv_layers,
-    &Keys::layer_input,      &Keys::n_dense_layers,   &Keys::router};
+    &Keys::layer_input,      &Keys::n_dense_layers,   &Keys::router,
+    &Keys::n_shared_experts};
 /// One number, or an array of one for each layer.
 constexpr std::array kLayerCounts = {&Keys::d_ff,
                                      &Keys::n_heads,
@@ -131,6 +132,8 @@ class Values {
     const auto key = [architecture](std::string_view Keys::*member) {
       return architecture->key(architecture->keys.*member);
     };
+    for (const auto member : {&Keys::has_rope, &Keys::experts_add_up})
+      scalar(key(member), GgufType::kBool);
     for (const auto member : kCounts) scalar(key(member), GgufType::kUint32);
     for (const auto member : kNumbers) scalar(key(member), GgufType::kFloat32);
     for (const auto member : kLayerCounts) {

@@ -105,11 +105,15 @@ CheckResult check_activation(Activation kind, std::string_view name) {
   return verdict.result("all magnitudes");
 }
 
-/// Against the order of the logits, or of sigmoids and biases, and weights in f64; half of the
+/// Against the order of the logits, or of probabilities and biases, and weights in f64; half of the
 /// logits are ties.
-CheckResult check_routing(const HyperParameters& config, Router router) {
-  Bounded verdict(router == Router::kSoftmax ? "routing" : "routing by sigmoids");
-  const FfnSpec spec{.router = router, .experts_scale = 1.5F};
+CheckResult check_routing(const HyperParameters& config, const FfnSpec& kind, bool has_bias) {
+  const bool is_softmax = kind.router == Router::kSoftmax;
+  Bounded verdict(fmt::format("routing{}{}{}", is_softmax ? "" : " by sigmoids",
+                              is_softmax && has_bias ? " with a bias" : "",
+                              kind.weights_add_up ? "" : ", weights not divided"));
+  FfnSpec spec = kind;
+  spec.experts_scale = 1.5F;
   const std::size_t experts = config.most(&LayerSpec::n_experts);
   const std::size_t n = std::max<std::size_t>(experts, 12);
   for (std::uint32_t seed = 1; seed <= 40; ++seed) {
@@ -120,16 +124,18 @@ CheckResult check_routing(const HyperParameters& config, Router router) {
     std::vector<float> weights(k);
     // Multiples of a quarter, so that no rounding changes the order.
     std::vector<float> bias;
-    if (router == Router::kSigmoid)
+    if (has_bias)
       for (std::size_t i = 0; i < n; ++i)
         bias.push_back(0.25F * static_cast<float>((i / 4 * 7 + seed) % 9) - 1);
     route(spec, logits, bias, chosen, weights);
     std::vector<double> shares;
     std::vector<double> keys;
+    double sum_of_all = 0;
+    for (const float logit : logits) sum_of_all += std::exp(f64(logit));
     for (std::size_t i = 0; i < n; ++i) {
       const double e = std::exp(f64(logits[i]));
-      shares.push_back(bias.empty() ? e : e / (1 + e));
-      keys.push_back(bias.empty() ? f64(logits[i]) : shares.back() + f64(bias[i]));
+      shares.push_back(e / (is_softmax ? sum_of_all : 1 + e));
+      keys.push_back(shares.back() + (has_bias ? f64(bias[i]) : 0));
     }
     std::vector<std::uint32_t> exact(n);
     std::iota(exact.begin(), exact.end(), 0U);
@@ -137,12 +143,12 @@ CheckResult check_routing(const HyperParameters& config, Router router) {
     exact.resize(k);
     std::ranges::sort(exact);
     double sum = 0;
-    for (const std::uint32_t id : exact) sum += shares[id] / 1.5;
-    // exp of a rounded difference, k sums and the quotient.
-    const double bound = static_cast<double>(k + 6) * 2 * kU;
+    for (const std::uint32_t id : exact) sum += shares[id];
+    // exp of a rounded difference, at most n sums and the quotient.
+    const double bound = static_cast<double>((kind.weights_add_up ? k : n) + 6) * 2 * kU;
     for (std::size_t j = 0; j < k; ++j) {
       verdict.add(chosen[j], exact[j], 0, static_cast<double>(j));
-      const double weight = shares[exact[j]] / sum;
+      const double weight = 1.5 * shares[exact[j]] / (kind.weights_add_up ? sum : 1);
       verdict.add(f64(weights[j]), weight, bound * weight + bound, f64(logits[exact[j]]));
     }
   }
@@ -348,8 +354,14 @@ std::vector<CheckResult> check_definition(const HyperParameters& config,
                                           std::span<const Rope> ropes,
                                           std::span<const float> rope_divisors) {
   std::vector<CheckResult> out = {check_exp(), check_norm(config),
-                                  check_routing(config, Router::kSoftmax),
-                                  check_routing(config, Router::kSigmoid)};
+                                  check_routing(config, {}, false)};
+  const FfnSpec sigmoids = {.router = Router::kSigmoid};
+  FfnSpec whole = sigmoids;
+  whole.weights_add_up = false;
+  out.push_back(check_routing(config, {}, true));
+  out.push_back(check_routing(config, {.weights_add_up = false}, false));
+  out.push_back(check_routing(config, sigmoids, true));
+  out.push_back(check_routing(config, whole, true));
   for (const auto& [kind, name] : kActivations) out.push_back(check_activation(kind, name));
   for (std::size_t i = 0; i < ropes.size(); ++i) {
     if (ropes[i].pairs() == 0) continue;  // nothing rotates
@@ -372,9 +384,13 @@ std::vector<CheckResult> check_definition(const HyperParameters& config,
     out.push_back(check_attention(*spec));
   }
   DeltaNetSpec delta = {.n_k_heads = 2, .n_v_heads = 6, .k_dim = 20, .v_dim = 24, .conv_width = 4};
+  DeltaNetSpec mamba = delta;
+  mamba.conv_width = 3;
+  mamba.is_mamba = true;
   for (const LayerSpec& layer : config.layers)
-    if (layer.delta_net() != nullptr) delta = *layer.delta_net();
-  for (CheckResult& check : check_definition_of_delta_net(delta)) out.push_back(std::move(check));
+    if (const DeltaNetSpec* spec = layer.delta_net()) (spec->is_mamba ? mamba : delta) = *spec;
+  for (const DeltaNetSpec& spec : {delta, mamba})
+    for (CheckResult& check : check_definition_of_delta_net(spec)) out.push_back(std::move(check));
   for (auto check : {check_half(), check_activations(), check_definition_of_products()})
     out.push_back(std::move(check));
   return out;

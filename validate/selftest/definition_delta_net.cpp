@@ -1,4 +1,4 @@
-// The definition of Gated DeltaNets against f64 (docs/numerics.md, "Gated DeltaNet").
+// The definition of Gated DeltaNets and Mamba-2 against f64 (docs/numerics.md).
 
 #include <fmt/core.h>
 
@@ -84,13 +84,19 @@ CheckResult check_convolution(std::size_t width) {
         sum += f64(w[j]) * f64(x[j]);
         magnitude += std::abs(f64(w[j]) * f64(x[j]));
       }
-      const double order = (static_cast<double>(width) + 0.1) * kU * magnitude;
-      verdict.add(f64(reference::convolve(x, w, false)), sum,
+      std::vector<float> bias;
+      if (c / width % 2 == 1) bias.push_back(weights[c]);
+      for (const float b : bias) {
+        sum += f64(b);
+        magnitude += std::abs(f64(b));
+      }
+      const double order = (static_cast<double>(width) + 1.1) * kU * magnitude;
+      verdict.add(f64(reference::convolve(x, w, bias, false)), sum,
                   order + kDenormal * static_cast<double>(width), sum);
       if (std::abs(sum) > 80) continue;
       const double exact = sum / (1 + std::exp(-sum));
       // The derivative of silu is at most 1.1.
-      verdict.add(f64(reference::convolve(x, w, true)), exact,
+      verdict.add(f64(reference::convolve(x, w, bias, true)), exact,
                   1.1 * order + (kExpError + 3.1 * kU) * std::abs(exact) +
                       kDenormal * static_cast<double>(2 + width),
                   sum);
@@ -208,9 +214,54 @@ class RuleCheck {
   DeltaState state_;
 };
 
+/// One token after another through a column of a state of Mamba-2, each from the state that the
+/// definition had.
+CheckResult check_scan(std::size_t n) {
+  Bounded verdict("the scan of Mamba-2");
+  std::vector<float> state = draw(Values::kPlain, n, 3);
+  for (std::uint32_t t = 0; t < 50; ++t) {
+    const auto values = t % 3 == 2 ? Values::kOutliers : Values::kPlain;
+    const auto k = draw(values, n, 10 + t);
+    const auto q = draw(values, n, 100 + t);
+    const float v = draw(values, 1, 200 + t)[0];
+    const float decay = 0.5F + 0.01F * static_cast<float>(t);
+    const float step = 0.03F * static_cast<float>(t + 1);
+    const float past = t % 2 == 0 ? 1.5F : -0.3F;
+    const std::vector<float> before = state;
+    const float y = reference::scan(q, k, v, decay, step, past, state.data(), 1);
+    double seen = f64(past) * f64(v);
+    double bound = std::abs(seen) * kU;
+    for (std::size_t i = 0; i < n; ++i) {
+      const double kept = f64(before[i]) * f64(decay);
+      const double added = f64(k[i]) * f64(v) * f64(step);
+      const double off = kU * (2 * std::abs(kept) + 2 * std::abs(added));
+      verdict.add(f64(state[i]), kept + added, 1.02 * off + kDenormal, static_cast<double>(i));
+      seen += f64(q[i]) * (kept + added);
+      bound += std::abs(f64(q[i])) *
+               (off + (lane_sums(n) + 2) * kU * (std::abs(kept) + std::abs(added)));
+    }
+    verdict.add(f64(y), seen, 1.02 * (bound + kU * std::abs(seen)) + kDenormal,
+                static_cast<double>(t));
+  }
+  return verdict.result(fmt::format("of {}", n));
+}
+
+CheckResult check_steps() {
+  Bounded verdict("time steps of Mamba-2");
+  for (int i = -1000; i <= 1000; ++i) {
+    const double x = static_cast<double>(i) / 16;
+    const double exact = std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
+    verdict.add(f64(contract::delta_step(static_cast<float>(x), 0.0F)), exact,
+                (kExpError + 2 * kU) * exact + 0x1p-52, x);
+  }
+  return verdict.result("-62.5 to 62.5");
+}
+
 }  // namespace
 
 std::vector<CheckResult> check_definition_of_delta_net(const DeltaNetSpec& spec) {
+  if (spec.is_mamba)
+    return {check_steps(), check_convolution(spec.conv_width), check_scan(spec.k_dim)};
   return {check_gates(), check_convolution(spec.conv_width), check_length(spec.k_dim),
           RuleCheck(spec).run()};
 }

@@ -1,4 +1,4 @@
-// Entries of KernelTable that Gated DeltaNets have.
+// Entries of KernelTable that Gated DeltaNets and Mamba-2 have.
 
 #include <fmt/core.h>
 
@@ -19,6 +19,7 @@ struct RuleCase {
   std::size_t n_columns;
   std::size_t n_tokens;
   Values values;
+  bool finds;  ///< a Gated DeltaNet's; false: Mamba-2's
 };
 
 /// The output, then the state.
@@ -38,34 +39,42 @@ void check_rule_case(EntryCheck& check, const RuleCase& c) {
     if (i % kColumns >= c.n_columns) state[i] = 0;
   before.insert(before.end(), state.begin(), state.end());
 
+  const float past = 0.7F;
   std::vector<float> expected = before;
   for (std::size_t t = 0; t < c.n_tokens; ++t) {
     const auto q = rows.span().subspan(t * stride, c.k_dim);
     const auto k = rows.span().subspan(t * stride + c.k_dim, c.k_dim);
-    for (std::size_t column = 0; column < c.n_columns; ++column)
+    for (std::size_t column = 0; column < c.n_columns; ++column) {
+      const float v = rows.span()[t * stride + 2 * c.k_dim + column];
+      float* const of_column = expected.data() + n_out + column;
       expected[t * c.n_columns + column] =
-          reference::delta_rule(q, k, rows.span()[t * stride + 2 * c.k_dim + column], gates[2 * t],
-                                gates[2 * t + 1], expected.data() + n_out + column, kColumns);
+          c.finds
+              ? reference::delta_rule(q, k, v, gates[2 * t], gates[2 * t + 1], of_column, kColumns)
+              : reference::scan(q, k, v, gates[2 * t], gates[2 * t + 1], past, of_column, kColumns);
+    }
   }
   // NaN may reach the columns beyond, which no one reads.
   if (c.values == Values::kSpecial && c.n_columns < kColumns) return;
-  check.compare(fmt::format("k_dim {}, {} columns, {} tokens, {} values", c.k_dim, c.n_columns,
-                            c.n_tokens, name_of(c.values)),
-                expected, before, n_out % 16 * sizeof(float), [&](auto& table, float* out) {
-                  table.delta_rule({.q = rows.data(),
-                                    .k = rows.data() + c.k_dim,
-                                    .v = rows.data() + 2 * c.k_dim,
-                                    .stride = stride,
-                                    .decay = decay.data(),
-                                    .beta = decay.data() + 1,
-                                    .gate_stride = 2,
-                                    .state = out + n_out,
-                                    .out = out,
-                                    .out_stride = c.n_columns,
-                                    .k_dim = c.k_dim,
-                                    .n_columns = c.n_columns,
-                                    .n_tokens = c.n_tokens});
-                });
+  check.compare(
+      fmt::format("{}k_dim {}, {} columns, {} tokens, {} values", c.finds ? "" : "Mamba-2, ",
+                  c.k_dim, c.n_columns, c.n_tokens, name_of(c.values)),
+      expected, before, n_out % 16 * sizeof(float), [&](auto& table, float* out) {
+        table.delta_rule({.q = rows.data(),
+                          .k = rows.data() + c.k_dim,
+                          .v = rows.data() + 2 * c.k_dim,
+                          .stride = stride,
+                          .decay = decay.data(),
+                          .beta = decay.data() + 1,
+                          .gate_stride = 2,
+                          .state = out + n_out,
+                          .out = out,
+                          .out_stride = c.n_columns,
+                          .k_dim = c.k_dim,
+                          .n_columns = c.n_columns,
+                          .n_tokens = c.n_tokens,
+                          .finds = c.finds,
+                          .past = past});
+      });
 }
 
 }  // namespace
@@ -76,6 +85,8 @@ CheckResult check_convolve(KernelTables tables, const KernelSizes& sizes) {
     const std::size_t width = 2 + seed % 3;
     const std::size_t stride = n + seed % 5;
     const bool silu = seed % 2 == 0;
+    const bool has_bias = seed / 2 % 2 == 0;
+    const Floats bias(draw(values, n, seed + 2), n % 5 * sizeof(float), Floats::kRead);
     const Floats x(draw(values, width * stride, seed), n % 16 * sizeof(float), Floats::kRead);
     const std::vector<float> in_file = draw(Values::kPlain, width * n, seed + 1);
     std::vector<float> turned(width * stride);
@@ -88,18 +99,19 @@ CheckResult check_convolve(KernelTables tables, const KernelSizes& sizes) {
         turned[j * stride + c] = in_file[c * width + j];
         inputs.push_back(rows[j][c]);
       }
-      expected.push_back(
-          reference::convolve(inputs, std::span(in_file).subspan(c * width, width), silu));
+      expected.push_back(reference::convolve(inputs, std::span(in_file).subspan(c * width, width),
+                                             bias.span().subspan(c, has_bias ? 1 : 0), silu));
     }
     const Floats weights(turned, n % 3 * sizeof(float), Floats::kRead);
-    check.compare(fmt::format("{} channels, width {}{}, {} values", n, width, silu ? ", silu" : "",
-                              name_of(values)),
+    check.compare(fmt::format("{} channels, width {}{}{}, {} values", n, width,
+                              has_bias ? ", bias" : "", silu ? ", silu" : "", name_of(values)),
                   expected, untouched<float>(n), n % 7 * sizeof(float), [&](auto& table, float* y) {
                     table.convolve({.rows = rows.data(),
                                     .weights = weights.data(),
                                     .stride = stride,
                                     .width = width,
                                     .n = n,
+                                    .bias = has_bias ? bias.data() : nullptr,
                                     .silu = silu,
                                     .y = y});
                   });
@@ -128,7 +140,8 @@ CheckResult check_delta_rule(KernelTables tables, const KernelSizes& /*sizes*/) 
     for (const std::size_t n_columns : {1, 7, 16}) {
       for (const std::size_t n_tokens : {1, 5}) {
         for (const Values values : {Values::kPlain, Values::kWide, Values::kTiny, Values::kSpecial})
-          check_rule_case(check, {k_dim, n_columns, n_tokens, values});
+          for (const bool finds : {true, false})
+            check_rule_case(check, {k_dim, n_columns, n_tokens, values, finds});
       }
     }
   }

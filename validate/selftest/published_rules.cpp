@@ -113,6 +113,9 @@ constexpr std::array kRules = {
     PublishedRule{"chatglm-bpe", kLlama3},
     PublishedRule{"glm4", kLlama3, true},
     PublishedRule{"lfm2", kLlama3, true},
+    PublishedRule{"hunyuan", kQwen2},
+    PublishedRule{"minimax-m2", kGpt4o},
+    PublishedRule{"olmo", kGpt2},
 };
 
 }  // namespace

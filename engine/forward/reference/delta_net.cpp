@@ -11,20 +11,23 @@ namespace llm::reference {
 
 using contract::LaneSum;
 
-float convolve(std::span<const float> inputs, std::span<const float> weights, bool silu) {
+float convolve(std::span<const float> inputs, std::span<const float> weights,
+               std::span<const float> bias, bool silu) {
   float sum = 0;
   for (std::size_t j = 0; j < inputs.size(); ++j) sum = std::fma(weights[j], inputs[j], sum);
+  if (!bias.empty()) sum += bias[0];
   return silu ? contract::activate(Activation::kSwiGlu, sum, 1.0F) : sum;
 }
 
 void convolve(const ConvolutionSpec& spec, std::span<const float> x, std::span<const float> weights,
-              const ConvTail& tail, std::span<float> y) {
+              std::span<const float> bias, const ConvTail& tail, std::span<float> y) {
   const std::size_t width = spec.width;
   std::vector<float> inputs(width);
   for (std::size_t c = 0; c < x.size(); ++c) {
     for (std::size_t age = 1; age < width; ++age) inputs[width - 1 - age] = tail.input(age)[c];
     inputs[width - 1] = x[c];
-    y[c] = convolve(inputs, weights.subspan(c * width, width), spec.silu);
+    y[c] = convolve(inputs, weights.subspan(c * width, width),
+                    bias.empty() ? bias : bias.subspan(c, 1), spec.silu);
     for (std::size_t age = 1; age < width; ++age) tail.input(age)[c] = inputs[width - age];
   }
 }
@@ -58,6 +61,34 @@ float delta_rule(std::span<const float> q, std::span<const float> k, float v, fl
     }
     return seen.total();
   });
+}
+
+float scan(std::span<const float> q, std::span<const float> k, float v, float decay, float step,
+           float past, float* state, std::size_t stride) {
+  const float change = v * step;
+  LaneSum seen;
+  for (std::size_t i = 0; i < k.size(); ++i) {
+    state[i * stride] = std::fma(k[i], change, state[i * stride] * decay);
+    seen.add_product(i, q[i], state[i * stride]);
+  }
+  return std::fma(past, v, seen.total());
+}
+
+void scan(const DeltaNetSpec& spec, std::span<const float> x, std::span<const float> a,
+          std::span<const float> dt, std::span<const float> slope, std::span<const float> past,
+          const DeltaState& state, std::span<float> o) {
+  for (std::size_t head = 0; head < spec.n_v_heads; ++head) {
+    const std::size_t of_head = spec.k_head_of(head) * spec.k_dim;
+    const auto k = x.subspan(spec.v_rows() + of_head, spec.k_dim);
+    const auto q = x.subspan(spec.v_rows() + spec.k_rows() + of_head, spec.k_dim);
+    const float step = contract::delta_step(a[head], dt[head]);
+    const float decay = contract::delta_decay(a[head], dt[head], slope[head]);
+    for (std::size_t c = 0; c < spec.v_dim; ++c) {
+      const std::size_t column = head * spec.v_dim + c;
+      o[column] = scan(q, k, x[column], decay, step, past[head], &state.at(head, 0, c),
+                       DeltaState::kColumns);
+    }
+  }
 }
 
 void delta_rule(const DeltaNetSpec& spec, std::span<const float> x, std::span<const float> a,

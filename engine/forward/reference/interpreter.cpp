@@ -108,8 +108,19 @@ std::vector<float> Interpreter::run(const Tap& tap, int layer, const OpInputs& i
       for (std::size_t i = 0; i < y.size(); ++i) y[i] = x[i] * in.taps[1][i];
       break;
     case TapOp::kDeltaRule:
+    case TapOp::kScan:
       delta_rule(tap, layer, in, y);
       break;
+    case TapOp::kNormOfGated: {
+      activate(Activation::kSwiGlu, in.taps[1], x, y);
+      const std::size_t size = config_of(layer).delta_norm_size();
+      const auto weight = vector(tap.weight, layer);
+      for (std::size_t i = 0; i < y.size(); i += size)
+        rms_norm(
+            std::vector<float>(y.begin() + std::ptrdiff_t(i), y.begin() + std::ptrdiff_t(i + size)),
+            weight.subspan(i % weight.size(), size), model_.config().norm_eps, y.subspan(i, size));
+      break;
+    }
     case TapOp::kGatedNorm:
       std::ranges::copy(x, y.begin());
       norm_heads(y, vector(tap.weight, layer), model_.config().norm_eps);
@@ -123,6 +134,10 @@ std::vector<float> Interpreter::run(const Tap& tap, int layer, const OpInputs& i
       break;
     case TapOp::kSharedSum:
       std::ranges::copy(x, y.begin());
+      if (in.taps[2].empty()) {
+        add(in.taps[1], y, 1.0F);
+        break;
+      }
       for (std::size_t t = 0; t < n; ++t)
         axpy(contract::activate(Activation::kSigmoid, in.taps[2][t], 1.0F), row(in.taps[1], t, n),
              row(y, t, n));
@@ -152,7 +167,8 @@ void Interpreter::convolve(const Tap& tap, int layer, const OpInputs& in,
   const ConvTail tail(spec, in.cache->state(in.cache_layer));
   const std::size_t n = in.positions.size();
   for (std::size_t t = 0; t < n; ++t)
-    reference::convolve(spec, row(in.taps[0], t, n), vector(tap.weight, layer), tail, row(y, t, n));
+    reference::convolve(spec, row(in.taps[0], t, n), vector(tap.weight, layer),
+                        vector(tap.bias, layer), tail, row(y, t, n));
 }
 
 void Interpreter::delta_rule(const Tap& tap, int layer, const OpInputs& in,
@@ -160,6 +176,12 @@ void Interpreter::delta_rule(const Tap& tap, int layer, const OpInputs& in,
   const DeltaNetSpec& spec = *model_.config().layers[static_cast<std::size_t>(layer)].delta_net();
   const DeltaState state(spec, in.cache->state(in.cache_layer));
   const std::size_t n = in.positions.size();
+  if (tap.op == TapOp::kScan) {
+    for (std::size_t t = 0; t < n; ++t)
+      reference::scan(spec, row(in.taps[0], t, n), row(in.taps[1], t, n), vector(tap.bias, layer),
+                      vector(tap.weight, layer), vector("ssm_d", layer), state, row(y, t, n));
+    return;
+  }
   for (std::size_t t = 0; t < n; ++t)
     reference::delta_rule(spec, row(in.taps[0], t, n), row(in.taps[2], t, n), row(in.taps[1], t, n),
                           vector(tap.bias, layer), vector(tap.weight, layer), state, row(y, t, n));

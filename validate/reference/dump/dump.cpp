@@ -64,13 +64,19 @@ TapFlow Dump::flow() const {
       const bool is_of_parts = std::ranges::count(layer_taps(), tap.name, &Tap::name) > 1;
       if (!is_of_parts) layers[i].add(tap.part, has(static_cast<int>(i), tap.name));
     }
+    // Taps of both kinds of states have these names; only a DeltaNet has beta.
+    const int at = static_cast<int>(i);
+    const bool has_states = has(at, "qkv") || has(at, "qkv_conv") || has(at, "z");
+    layers[i].add(LayerPart::kMamba, has_states && !layers[i].has(LayerPart::kDeltaNet));
     // A dump need not have taps of the mixer. A layer with q alone has keys of another.
     const int layer = static_cast<int>(i);
     const bool attends =
-        !layers[i].has(LayerPart::kDeltaNet) && !layers[i].has(LayerPart::kShortConv);
+        !layers[i].has(LayerPart::kStates) && !layers[i].has(LayerPart::kShortConv);
     layers[i].add(LayerPart::kOwnKeys, attends && (has(layer, "k") || !has(layer, "q")));
     layers[i].add(LayerPart::kAttention, attends);
     const bool has_ffn_norms = has(layer, "router_norm");
+    layers[i].add(LayerPart::kPlainShared,
+                  has(layer, "shared_out") && !has_ffn_norms && !has(layer, "shared_weight"));
     layers[i].add(LayerPart::kFfnNorms, has_ffn_norms);
     layers[i].add(LayerPart::kOneFfnNorm, !has_ffn_norms);
     // Only layers with norms behind the products may lack those before.

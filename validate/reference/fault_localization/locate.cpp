@@ -83,17 +83,24 @@ std::string suspects(const Tap& tap, const std::string& type) {
     case TapOp::kOutputGate:
       return "the sigmoid, or rows of q and of the gate exchanged";
     case TapOp::kConvolution:
-      return "the order of the convolution's weights, or what a sequence keeps of earlier rows";
+      return "the order of the convolution's weights, its bias, or what a sequence keeps of "
+             "earlier "
+             "rows";
     case TapOp::kMultiply:
       return "which parts of the product are multiplied";
     case TapOp::kDeltaRule:
       return "the lengths of q and k, which key head a value head has, beta, what stays, or states";
+    case TapOp::kScan:
+      return "the parts of the convolution, which B and C a head has, the time step, what stays, "
+             "what goes past the state, or states";
+    case TapOp::kNormOfGated:
+      return "eps, the norm's weight, its groups, or whether the gate comes before it";
     case TapOp::kGatedNorm:
       return "eps, the norm's weight, or the gate";
     case TapOp::kActivation:
       return "the activation, or gate and up exchanged";
     case TapOp::kSharedSum:
-      return "the sigmoid of the shared expert's weight, or which two vectors are added";
+      return "the shared expert's weight, where it has one, or which two vectors are added";
     case TapOp::kMix:
       return "which experts are chosen, their weights, or the order of the sum";
     case TapOp::kSum:

@@ -46,7 +46,7 @@ Status set_limits(const Replay& replay, const Dump& inputs, int layer, const Tap
       noise.push_back(rope_limit(rows.empty() ? i : rows[i]));
     allow(noise, "f32 arithmetic, angles in f32", output);
   }
-  if (tap.op == TapOp::kDeltaRule) {
+  if (tap.op == TapOp::kDeltaRule || tap.op == TapOp::kScan) {
     LLM_TRY(const auto noise, delta_noise(replay, inputs, layer, tap, rows, output.expected));
     if (noise) allow(*noise, "f32 arithmetic of terms that cancel", output);
   }
