@@ -113,8 +113,7 @@ std::vector<std::string> models_of_all_types() {
   std::map<WeightType, std::string> recipes;
   for (const Recipe& recipe : all_recipes()) recipes[recipe.base] = recipe.name;
   std::vector<std::string> paths;
-  for (const auto& [type, recipe] : recipes)
-    paths.push_back(synthetic("mqa", recipe.c_str()));
+  for (const auto& [type, recipe] : recipes) paths.push_back(synthetic("mqa", recipe.c_str()));
   return paths;
 }
 

@@ -189,8 +189,7 @@ void merge(AttentionPartial& sum, const AttentionPartial& later) {
     const float a = exp(sum.m - m);
     const float b = exp(later.m - m);
     sum.l = std::fma(later.l, b, sum.l * a);
-    for (std::size_t d = 0; d < sum.o.size(); ++d)
-      sum.o[d] = std::fma(later.o[d], b, sum.o[d] * a);
+    for (std::size_t d = 0; d < sum.o.size(); ++d) sum.o[d] = std::fma(later.o[d], b, sum.o[d] * a);
     sum.m = m;
   });
 }
