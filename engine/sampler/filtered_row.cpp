@@ -57,12 +57,13 @@ std::vector<Scored> most_likely(std::span<const float> logits, std::size_t k) {
 FilteredRow::FilteredRow(std::span<const float> logits, float largest,
                          const SamplerOptions& options, bool excludes, DrawMemory& memory)
     : memory_(memory), scores_(logits), largest_(largest), kept_(logits.size()) {
+  const std::size_t near = count_near(options.top_n_sigma);
   const bool is_dynamic = options.dynatemp_range > 0.0F;
   if (options.order == SamplerOrder::kHf) {
     if (is_dynamic) weigh(1.0F);
     apply_temperature(temperature_of(options));
   }
-  keep_top_k(options.top_k);
+  keep_top_k(options.top_k == 0 ? near : std::min(options.top_k, near));
   kept_ = scores_.size();
   weigh(1.0F);
   keep_typical(options.typical_p);
@@ -85,6 +86,28 @@ void FilteredRow::apply_temperature(float temperature) {
                          [&](float score) { return (score - largest_) / temperature; });
   scores_ = memory_.scores;
   largest_ = 0.0F;
+}
+
+/// Tang et al., arXiv:2411.07641. Of finite logits, as llama.cpp has it.
+std::size_t FilteredRow::count_near(float n_sigma) const {
+  if (n_sigma <= 0.0F) return scores_.size();
+  const auto distance = [this](float score) { return static_cast<double>(score - largest_); };
+  double n = 0;
+  double sum = 0;
+  for (const float score : scores_) {
+    if (std::isinf(score)) continue;
+    n += 1;
+    sum += distance(score);
+  }
+  const double mean = sum / n;
+  double squares = 0;
+  for (const float score : scores_) {
+    const double beside = distance(score) - mean;
+    if (!std::isinf(score)) squares += beside * beside;
+  }
+  const double least = -static_cast<double>(n_sigma) * std::sqrt(squares / n);
+  return static_cast<std::size_t>(
+      std::ranges::count_if(scores_, [&](float score) { return distance(score) >= least; }));
 }
 
 void FilteredRow::keep_top_k(std::size_t k) {

@@ -45,6 +45,8 @@ class FilteredRow {
  private:
   void apply_temperature(float temperature);
   float temperature_of(const SamplerOptions& options) const;
+  /// How many scores are at most so many standard deviations below the largest.
+  std::size_t count_near(float n_sigma) const;
   void keep_top_k(std::size_t k);
   /// Weights of the scores' distances to the largest, divided by a temperature.
   void weigh(float temperature);

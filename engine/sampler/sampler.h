@@ -21,6 +21,7 @@ enum class SamplerOrder {
 struct SamplerOptions {
   float temperature = 1.0F;     ///< >= 0; 0 is greedy: the largest logit, ties to the lower id
   std::size_t top_k = 0;        ///< keep the k most likely; 0: all
+  float top_n_sigma = 0.0F;     ///< keep what is at most n deviations below the largest; <= 0: all
   float top_p = 1.0F;           ///< in [0, 1]: keep a token while the mass before it is < p
   float min_p = 0.0F;           ///< in [0, 1]: keep what is at least p times the most likely
   float repeat_penalty = 1.0F;  ///< > 0; divides positive, multiplies negative logits of the past

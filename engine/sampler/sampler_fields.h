@@ -54,6 +54,11 @@ inline constexpr SamplerField kSamplerFields[] = {
      "temperature; 0 always takes the most likely token"},
     {"top_k", "top-k", "K", &SamplerOptions::top_k, 0, kMostSampled, 0, 200, 1,
      "sample from the K most likely tokens; 0 disables"},
+    {"top_n_sigma", "top-nsigma,top-n-sigma", "N", &SamplerOptions::top_n_sigma, -1, 100, -100, 300,
+     100,
+     "sample from the tokens whose logits are at most N standard deviations below the largest; 0 or "
+     "less disables",
+     /*may_be_absent=*/true},
     {"top_p", "top-p", "P", &SamplerOptions::top_p, 0, 1, 0, 100, 100,
      "sample from the most likely tokens whose probabilities add up to P; 1 disables"},
     {"min_p", "min-p", "P", &SamplerOptions::min_p, 0, 1, 0, 100, 100,

@@ -64,6 +64,23 @@ std::size_t kept_by_min_p(const Entries& sorted, float p) {
   return w.size();
 }
 
+std::size_t count_by_sigma(const Entries& row, float n) {
+  float largest = row[0].logit;
+  for (const Entry& entry : row) largest = std::max(largest, entry.logit);
+  std::vector<double> finite;
+  for (const Entry& entry : row)
+    if (std::isfinite(entry.logit)) finite.push_back(static_cast<double>(entry.logit - largest));
+  double mean = 0;
+  for (const double d : finite) mean += d;
+  mean /= static_cast<double>(finite.size());
+  double variance = 0;
+  for (const double d : finite) variance += (d - mean) * (d - mean);
+  variance /= static_cast<double>(finite.size());
+  std::size_t count = 0;
+  for (const double d : finite) count += d >= -static_cast<double>(n) * std::sqrt(variance) ? 1 : 0;
+  return count;
+}
+
 /// Probabilities, in f32, and the mean distance to the largest logit, in f64.
 struct Shares {
   std::vector<float> p;
@@ -184,6 +201,8 @@ std::vector<Candidate> naive_distribution(const SamplerOptions& options,
   }
   if (options.dry_multiplier > 0) penalize_repetitions(row, past, n_unbroken, options);
   const bool greedy = options.temperature == 0;
+  const std::size_t near =
+      options.top_n_sigma > 0 ? count_by_sigma(row, options.top_n_sigma) : row.size();
   // 2., 3. Temperature, here or after the filters.
   if (!greedy && options.order == SamplerOrder::kHf)
     divide_distances(row, temperature_of(options, row));
@@ -192,6 +211,7 @@ std::vector<Candidate> naive_distribution(const SamplerOptions& options,
   if (greedy) row.resize(1);
   // 4. Top-k.
   if (options.top_k > 0 && options.top_k < row.size()) row.resize(options.top_k);
+  if (near < row.size()) row.resize(near);
   // Typical-p.
   if (!greedy && options.typical_p < 1) row = kept_by_typical_p(row, options.typical_p);
   // 5. Top-p.

@@ -144,6 +144,7 @@ SamplerOptions drawn_options(std::size_t n, std::mt19937& random) {
                              of({1, 1, 1, 1, 0.8F, 0.3F, 1.7F, 5, 100, 1e-10F, 1e-38F, 1e30F, 0})};
   const std::size_t ks[] = {0, 0, 0, 0, 1, 2, 40, n - 1, n, n + 5, 1 + random() % n};
   options.top_k = ks[random() % std::size(ks)];
+  options.top_n_sigma = of({0, 0, 0, -1, 1e-9F, 0.5F, 1, 3});
   options.top_p = of({1, 1, 1, 0, 0.05F, 0.5F, 0.9F, 0.95F, 0.999F, 0x1.fffffep-1F, uniform()});
   options.min_p = of({0, 0, 0, 0.05F, 0.2F, 1e-6F, 1, uniform()});
   options.repeat_penalty = of({1, 1, 1, 1.1F, 0.7F, 2});

@@ -97,6 +97,20 @@ TEST_CASE("options of other programs get a sentence, however they are written", 
   REQUIRE(f.table.foreign_advice("echo") == nullptr);
 }
 
+TEST_CASE("every error of a command line is found", "[options]") {
+  Fixture f;
+  f.table.foreign("pi", "leave it out");
+  // After an unknown option it is not known whether a word is its value: no other error is made up.
+  REQUIRE_FALSE(f.error_of({"m", "--temp", "x", "-pi", "8", "--nope=1", "a", "b", "-n", "y"}).empty());
+  std::vector<std::string> fields;
+  for (const Error& error : f.table.further_errors()) fields.push_back(error.field);
+  CHECK(fields == std::vector<std::string>{"--nope", "--temp", "-n"});
+  REQUIRE(f.error_of({"m", "a", "b", "-n", "7"}) != "");
+  CHECK((f.n == 7 && f.table.further_errors().empty()));
+  REQUIRE(f.error_of({"m"}).empty());
+  CHECK(f.table.further_errors().empty());
+}
+
 TEST_CASE("options of other programs that change nothing are taken", "[options]") {
   using Operand = OptionTable::Operand;
   Fixture f;

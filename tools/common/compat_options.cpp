@@ -42,6 +42,14 @@ void add_options_without_effect(OptionTable& table) {
   table.without_effect("no-perf,perf,no-repack,swa-full,check-tensors", Operand::kNone,
                        "there is no such setting");
   table.without_effect("jinja,no-jinja", Operand::kNone, "chat templates are always run");
+  table.without_effect("cb,cont-batching", Operand::kNone, "it is always on in llmserve");
+  table.without_effect("metrics,slots", Operand::kNone, "llmserve always has them");
+  table.without_effect("log-disable,log-prefix,log-timestamps,no-log-prefix,no-log-timestamps",
+                       Operand::kNone, "-q prints only errors");
+  table.without_effect("lv,verbosity,log-verbosity,log-file,log-colors", Operand::kWord,
+                       "-v and -q set what is printed");
+  table.without_effect("numa,prio,prio-batch,poll,poll-batch,cpu-strict", Operand::kWord,
+                       "start the program with numactl, nice or chrt");
   table.without_effect("draft-min,draft-p-min,draft-p-split", Operand::kWord,
                        "the number of proposed tokens is chosen automatically");
   table.without_effect("cd,ctx-size-draft", Operand::kWord,
@@ -52,8 +60,7 @@ void add_options_without_effect(OptionTable& table) {
 void add_server_options_without_effect(OptionTable& table) {
   using Operand = OptionTable::Operand;
   constexpr const char* kShared = "requests with the same prefix always share its KV cache";
-  table.without_effect("cb,cont-batching", Operand::kNone, "it is always on");
-  table.without_effect("metrics,props,slots,embedding,embeddings,rerank,reranking,webui",
+  table.without_effect("props,embedding,embeddings,rerank,reranking,webui",
                        Operand::kNone, "it is always on");
   table.without_effect("no-webui", Operand::kNone, "the page at / is always on");
   table.without_effect(
@@ -80,6 +87,8 @@ void add_request_options(OptionTable& table) {
 /// Options of llama-server and vLLM, and what llmserve has instead.
 void add_server_options(OptionTable& table) {
   add_request_options(table);
+  table.foreign("rea,reasoning,reasoning-format,reasoning-budget",
+                "requests set it: enable_thinking, reasoning_effort");
   table.foreign("nocb,no-cont-batching", "--parallel 1 runs one request after another");
   table.foreign("n,predict,n-predict",
                 "--max-tokens limits a response; a request sets its own max_tokens");
@@ -101,6 +110,8 @@ void add_chat_options(OptionTable& table) {
                        "the model is loaded for this run only");
   table.foreign("no-cnv,no-conversation",
                 "a prompt is continued, unless --chat or -i is given; leave it out");
+  table.foreign("rea,reasoning,reasoning-format,reasoning-budget",
+                "the chat template decides whether the model thinks");
   table.foreign("st,single-turn", "--chat with -p asks one question");
   table.foreign("mli,multiline-input",
                 "pasted text is one message, as are lines between two lines of \"\"\"");
@@ -110,7 +121,6 @@ void add_chat_options(OptionTable& table) {
   table.foreign("nowordwrap", "lines are wrapped only on a terminal; pipe the output to cat");
   table.foreign("format", "use --json-object, or --json-schema with a schema");
   table.foreign("verbose-prompt", "llmtok prints the tokens of a text");
-  table.foreign("log-disable", "-q prints only errors");
 }
 
 /// "owner/repo", "owner/repo:QUANT", "name:tag": what names a model elsewhere.
@@ -153,9 +163,9 @@ void add_foreign_options(OptionTable& table) {
   table.foreign("hft,hf-token", "the token is in the environment variable HF_TOKEN");
   table.foreign("offline", "HF_HUB_OFFLINE=1 uses only the cache");
   table.foreign("ctk,cache-type-k,ctv,cache-type-v", "--kv sets the type of the KV cache");
-  table.foreign("numa", "start the program with numactl");
-  table.foreign("C,cpu-mask,Cr,cpu-range,cpu-strict,prio,poll",
-                "start the program with taskset, nice or chrt");
+  table.foreign("C,cpu-mask,Cr,cpu-range", "start the program with taskset");
+  table.foreign("cml,chatml", "use --chat-template chatml");
+  table.foreign("sp,special", "control tokens are not printed; llmtok shows the tokens of a text");
   table.foreign("chat-template-file", "--chat-template takes a file, too");
   table.foreign("keep", "--context-shift keeps BOS, and in a chat the system message");
   table.foreign("grammar,grammar-file,j,json-schema,jf,json-schema-file",
@@ -168,10 +178,9 @@ void add_foreign_options(OptionTable& table) {
   table.foreign("rope-scaling,rope-scale,rope-freq-base,rope-freq-scale",
                 "RoPE is as the model file says; leave it out");
   table.foreign(
-      "samplers,sampling-seq,mirostat,mirostat-lr,mirostat-ent,dry-sequence-breaker,top-nsigma,"
-      "logit-bias,l",
+      "samplers,sampling-seq,mirostat,mirostat-lr,mirostat-ent,dry-sequence-breaker,logit-bias,l",
       "docs/sampling.md lists the samplers");
-  table.foreign("np,parallel,cb,cont-batching", "only llmserve runs several requests at once");
+  table.foreign("np,parallel", "only llmserve runs several requests at once");
   table.foreign("prompt-cache,prompt-cache-all,prompt-cache-ro",
                 "--cache-dir keeps the KV cache on disk");
   table.foreign("co", "use --color always");

@@ -55,6 +55,7 @@ cxxopts::Options declare(const OptionTable& table) {
 struct Spelling {
   std::vector<std::string> words;
   std::vector<std::string> typed;  ///< each option in `words` as the user wrote it
+  std::vector<std::string> unknown = {};  ///< as they were typed; not in `words`
   std::vector<OptionTable::WithoutEffect> without_effect = {};  ///< not in `words`
 };
 
@@ -63,10 +64,13 @@ enum class Next { kAnything, kValue, kNothing };  // kNothing: the option is unk
 /// `--name`, `--name=V`, `-name`, `-name=V`. @param option  nullptr if the name is unknown
 Next spell_long(const Option* option, std::string_view argument, Spelling& out) {
   const std::size_t equals = argument.find('=');
+  if (option == nullptr) {
+    out.unknown.emplace_back(argument);
+    return Next::kNothing;
+  }
   out.typed.emplace_back(argument.substr(0, equals));
   out.words.push_back(argument.starts_with("--") ? std::string(argument)
                                                  : fmt::format("-{}", argument));
-  if (option == nullptr) return Next::kNothing;
   return !option->takes_word() || equals != std::string_view::npos ? Next::kAnything : Next::kValue;
 }
 
@@ -75,8 +79,7 @@ Next spell_short(const OptionTable& table, std::string_view argument, Spelling& 
   for (std::size_t i = 1; i < argument.size(); ++i) {
     const Option* option = table.find(argument.substr(i, 1));
     if (option == nullptr) {
-      out.typed.emplace_back(argument);
-      out.words.emplace_back(argument);
+      out.unknown.emplace_back(argument);
       return Next::kNothing;
     }
     out.typed.push_back({'-', argument[i]});
@@ -104,15 +107,15 @@ bool skip(const OptionTable::WithoutEffect& option, std::string_view argument,
   return option.operand == Operand::kWord || (option.operand == Operand::kSwitch && is_switch);
 }
 
-/// Ends after the first unknown option, which cxxopts refuses.
+/// A word without a dash after an unknown option is taken as its value.
 Spelling spell(const OptionTable& table, std::span<const char* const> args) {
   Spelling out;
   Next next = Next::kAnything;
   std::size_t i = 0;
-  for (; i < args.size() && next != Next::kNothing; ++i) {
+  for (; i < args.size(); ++i) {
     const std::string_view argument = args[i];
     if (next == Next::kValue || argument.size() < 2 || argument[0] != '-') {
-      out.words.emplace_back(argument);
+      if (next != Next::kNothing) out.words.emplace_back(argument);
       next = Next::kAnything;
       continue;
     }
@@ -128,7 +131,7 @@ Spelling spell(const OptionTable& table, std::span<const char* const> args) {
     const bool is_long = dashes == 2 || option != nullptr || table.foreign_advice(name) != nullptr;
     next = is_long ? spell_long(option, argument, out) : spell_short(table, argument, out);
   }
-  if (next != Next::kNothing) out.words.insert(out.words.end(), args.begin() + i, args.end());
+  out.words.insert(out.words.end(), args.begin() + i, args.end());
   return out;
 }
 
@@ -204,9 +207,22 @@ Status OptionTable::assign_positionals(const std::vector<std::string>& found) {
 }
 
 Status OptionTable::parse(std::span<const char* const> args) {
+  errors_ = find_errors(args);
+  if (errors_.empty()) return Ok{};
+  Error first = std::move(errors_.front());
+  errors_.erase(errors_.begin());
+  return first;
+}
+
+std::vector<Error> OptionTable::find_errors(std::span<const char* const> args) {
   given_.clear();
   Spelling spelling = spell(*this, args);
   given_without_effect_ = std::move(spelling.without_effect);
+  std::vector<Error> errors;
+  const auto keep = [&](const Status& status) {
+    if (!status.ok()) errors.push_back(status.error());
+  };
+  for (const std::string& typed : spelling.unknown) errors.push_back(unknown(typed));
   std::vector<const char*> words = {tool_.c_str()};
   for (const std::string& word : spelling.words) words.push_back(word.c_str());
 
@@ -217,9 +233,8 @@ Status OptionTable::parse(std::span<const char* const> args) {
   } catch (const cxxopts::exceptions::missing_argument&) {
     const std::string& typed = spelling.typed.back();  // nothing follows it
     const Option* option = find(std::string_view(typed).substr(typed.find_first_not_of('-')));
-    return usage_error(typed, fmt::format("found no value, need {}", option->value));
-  } catch (const cxxopts::exceptions::parsing&) {
-    return unknown(spelling.typed.back());  // spell() went no further
+    errors.push_back(usage_error(typed, fmt::format("found no value, need {}", option->value)));
+    return errors;
   }
 
   const std::vector<cxxopts::KeyValue>& found = parsed.arguments();
@@ -227,14 +242,18 @@ Status OptionTable::parse(std::span<const char* const> args) {
   for (std::size_t i = 0; i < found.size(); ++i) {
     const Option& option = *find(found[i].key());
     if (option.is_flag() && found[i].value() != kNoValue) {
-      return usage_error(spelling.typed[i],
-                         fmt::format("found {}, need no value", quoted("=" + found[i].value())));
+      errors.push_back(
+          usage_error(spelling.typed[i],
+                      fmt::format("found {}, need no value", quoted("=" + found[i].value()))));
+      continue;
     }
     const bool given_none = option.value_optional && found[i].value() == kNoValue;
-    LLM_RETURN_IF_ERROR(assign(option, spelling.typed[i], given_none ? "" : found[i].value()));
+    keep(assign(option, spelling.typed[i], given_none ? "" : found[i].value()));
   }
-  LLM_RETURN_IF_ERROR(parse_environment());
-  return assign_positionals(parsed.unmatched());
+  keep(parse_environment());
+  // Of unknown options it is not known which words are values.
+  if (spelling.unknown.empty()) keep(assign_positionals(parsed.unmatched()));
+  return errors;
 }
 
 }  // namespace llm

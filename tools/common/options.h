@@ -168,8 +168,10 @@ class OptionTable {
   /// Sets the targets. Reads the environment only for options that name a variable.
   /// @param args  without the program's name
   /// Errors: kUsage naming the option as it was typed, what was found and what is needed; an
-  /// unknown one gets as a hint its foreign() advice or the nearest known name.
+  /// unknown one gets as a hint its foreign() advice or the nearest known name. further_errors() has
+  /// all but the first.
   Status parse(std::span<const char* const> args);
+  const std::vector<Error>& further_errors() const { return errors_; }
 
   /// The page that was asked for first in the table, if any was, also after parse() failed.
   std::optional<std::string> wanted_page() const;
@@ -189,6 +191,7 @@ class OptionTable {
                       std::string shown, std::function<bool(const std::string&)> set,
                       std::string help);
 
+  std::vector<Error> find_errors(std::span<const char* const> args);
   Status assign(const Option& option, const std::string& typed, const std::string& value);
   Status parse_environment();
   Status assign_positionals(const std::vector<std::string>& found);
@@ -204,6 +207,7 @@ class OptionTable {
   std::vector<WithoutEffect> without_effect_;
   std::vector<WithoutEffect> given_without_effect_;
   std::vector<const Option*> given_;
+  std::vector<Error> errors_;  ///< of the last parsed command line, without the first
 };
 
 /// A refused option or argument. @param message  "found V, need RULE"

@@ -81,12 +81,18 @@ Result<int> serve(OptionTable& table, std::span<char* const> words,
     LLM_RETURN_IF_ERROR(write_stdout(*page));
     return 0;
   }
-  if (!parsed.ok()) return parsed.error();
+  if (!parsed.ok()) {
+    report_error(table.tool(), parsed.error());
+    for (const Error& error : table.further_errors()) report_error(table.tool(), error);
+    return Error{.code = parsed.error().code};  // which has been printed
+  }
   const ToolContext context{
       .options = table, .command_line = words, .verbosity = standard.quiet ? -1 : standard.verbose};
   setup_log(table.tool(), context.verbosity, standard.color);
+  std::string unused;
   for (const OptionTable::WithoutEffect& option : table.given_without_effect())
-    spdlog::warn("{}: without effect: {}", option.name, option.why);
+    unused += fmt::format("{}{} ({})", unused.empty() ? "" : ", ", option.name, option.why);
+  if (!unused.empty()) spdlog::warn("without effect: {}", unused);
   return body(context);
 }
 

@@ -94,7 +94,7 @@ HttpHandlers Api::handlers(std::function<void(const std::string&)> log,
 }
 
 std::span<const Api::Route> Api::routes() {
-  static constexpr std::array<Route, 32> kRoutes = {{
+  static constexpr std::array<Route, 31> kRoutes = {{
       {post("/v1/completions", "createCompletion", "Continue a prompt",
             {"CompletionRequest", completion_fields}),
        &Api::answer_texts<parse_completion>},
@@ -152,8 +152,6 @@ std::span<const Api::Route> Api::routes() {
       {post("/v1/rerank", "rerank", "Sort documents by how well they answer a query",
             {"RerankRequest", rerank_fields}),
        &Api::answer_texts<parse_rerank>},
-      {post("/rerank", "rerank_root", "The same", {"RerankRequest", rerank_fields}),
-       &Api::answer_texts<parse_rerank>},
       {get("/slots", "slots", "The slots, in the format of llama-server's API", /*needs_key=*/true,
            /*asks_model=*/true),
        &Api::slots},
@@ -195,8 +193,9 @@ std::string Api::fields() {
   return fields_page(operations);
 }
 
-/// @param method  empty: any
+/// /v1 may be left out, as in llama-server. @param method  empty: any
 const Api::Route* Api::find_route(std::string_view method, std::string_view path) {
+  constexpr std::string_view kVersion = "/v1";
   const auto at = std::ranges::find_if(routes(), [&](const Route& route) {
     const Operation& operation = route.operation;
     const std::size_t fixed = operation.path.find('{');
@@ -205,7 +204,9 @@ const Api::Route* Api::find_route(std::string_view method, std::string_view path
                              : path.starts_with(operation.path.substr(0, fixed));
     return is_path && (method.empty() || method == operation.method);
   });
-  return at == routes().end() ? nullptr : &*at;
+  if (at != routes().end()) return &*at;
+  if (path.starts_with(kVersion)) return nullptr;
+  return find_route(method, std::string(kVersion).append(path));
 }
 
 namespace {

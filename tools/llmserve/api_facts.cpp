@@ -107,7 +107,9 @@ void Api::list_models(const std::shared_ptr<HttpExchange>& exchange) {
 }
 
 void Api::show_model(const std::shared_ptr<HttpExchange>& exchange) {
-  const std::string id = exchange->request().path.substr(std::string_view("/v1/models/").size());
+  constexpr std::string_view kBefore = "/models/";
+  const std::string& path = exchange->request().path;
+  const std::string id = path.substr(path.find(kBefore) + kBefore.size());
   if (const ModelManager::Model* model = manager_.find(id))
     return exchange->answer(answer_of(model_json(*model, id, manager_.found_at())));
   exchange->answer(error_answer(wrong_field("model", shown_json(id), manager_.names())));

@@ -149,7 +149,6 @@ constexpr ForeignField kForeign[] = {
     {"tfs_z", kSampled, Effect::kNothing, "[1]"},
     {"tfs", kSampled, Effect::kNothing, "[1]"},
     {"top_a", kSampled, Effect::kNothing, "[0]"},
-    {"top_n_sigma", kSampled, Effect::kNothing, "[-1,0]"},
     {"nsigma", kSampled, Effect::kNothing, "[-1,0]"},
     {"mirostat", kSampled, Effect::kNothing, "[0,false]"},
     {"mirostat_mode", kSampled, Effect::kNothing, "[0,false]"},
