@@ -84,7 +84,7 @@ Result<int> serve(OptionTable& table, std::span<char* const> words,
   if (!parsed.ok()) {
     report_error(table.tool(), parsed.error());
     for (const Error& error : table.further_errors()) report_error(table.tool(), error);
-    return Error{.code = parsed.error().code};  // which has been printed
+    return Error{parsed.error().code, "", ""};  // which has been printed
   }
   const ToolContext context{
       .options = table, .command_line = words, .verbosity = standard.quiet ? -1 : standard.verbose};
