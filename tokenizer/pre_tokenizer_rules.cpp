@@ -33,6 +33,9 @@ constexpr std::array kQwen2 = {
     SplitPass{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
               R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
 
+// poolside/Laguna-XS.2: the same, within lines.
+constexpr std::array kLaguna = {SplitPass{R"([^\n]+|[\n]+)"}, kQwen2[0]};
+
 // ByteDance-Seed/Seed-OSS-36B-Instruct: as Qwen2, but no line breaks after punctuation.
 constexpr std::array kSeedCoder = {
     SplitPass{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}|)"
@@ -143,6 +146,7 @@ constexpr std::array kRules = {
     PreTokenizerRule{.name = "hunyuan", .passes = kQwen2},
     PreTokenizerRule{.name = "minimax-m2", .passes = kGpt4o},
     PreTokenizerRule{.name = "olmo", .passes = kGpt2},
+    PreTokenizerRule{.name = "laguna", .passes = kLaguna},
 };
 
 }  // namespace

@@ -31,7 +31,7 @@ enum class TapOp {
   kProduct,
   kRope,         ///< with a norm of each head, or of the row, where the model has one
   kAttention,    ///< of queries, over keys and values of all positions so far
-  kOutputGate,   ///< the first, times the sigmoid of the second
+  kOutputGate,   ///< the first, times the sigmoid or softplus of the second
   kConvolution,  ///< of the rows so far, each channel by itself
   kMultiply,     ///< the first times the second
   kDeltaRule,    ///< what queries find in states, after the convolution, beta and alpha
@@ -99,7 +99,7 @@ inline constexpr std::array kTaps = [] {
        "", P::kOwnKeys},
       {"v", true, &S::kv_rows, kPlain, kProduct, {"attn_norm"}, "attn_v.weight", "attn_v.bias",
        "", P::kOwnKeys},
-      {"attn_gate", true, &S::q_rows, kPlain, kProduct, {"attn_norm"}, "attn_q_gate.weight", "",
+      {"attn_gate", true, &S::gate_rows, kPlain, kProduct, {"attn_norm"}, "attn_q_gate.weight", "",
        "", P::kOutputGate},
       {"q_rope", true, &S::q_rows, kRopeHeads, kRope, {"q"}, "attn_q_norm.weight", "",
        "RoPE on q, its heads normed where the model has attn_q_norm, and its scale", P::kAttention},
@@ -112,7 +112,7 @@ inline constexpr std::array kTaps = [] {
        "attention over q_rope, k_rope and v or v_norm, with attn_sinks where the model has them",
        P::kAttention},
       {"attn_gated", true, &S::q_rows, kPlain, kOutputGate, {"attn_ctx", "attn_gate"}, "", "",
-       "attn_ctx times the sigmoid of attn_gate", P::kOutputGate},
+       "attn_ctx times the sigmoid or softplus of attn_gate", P::kOutputGate},
       {"attn_out", true, &H::d_model, kPlain, kProduct, {"attn_gated"}, "attn_output.weight",
        "attn_output.bias", "", P::kAttention},
       {"qkv", true, &S::delta_channels, kPlain, kProduct, {"attn_norm"}, "attn_qkv.weight", "", "",

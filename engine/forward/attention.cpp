@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "quant/numerics/delta_net.h"
+
 namespace llm {
 
 Result<Attention> Attention::create(const Model& model, const PassSizes& sizes) {
@@ -81,7 +83,7 @@ void Attention::run(PassWorker& at, std::size_t layer) {
   float* context = attend(at, layer);
   const std::size_t q_rows = spec(layer).q_rows();
   at.tap(layer, "attn_ctx", context, q_rows);
-  if (spec(layer).output_gate) {
+  if (spec(layer).has_gate()) {
     context = gate(at, layer, context);
     at.tap(layer, "attn_gated", context, q_rows);
   }
@@ -99,19 +101,26 @@ void Attention::project_heads(PassWorker& at, std::size_t layer, const InputRows
   const RowTasks kv = at.tasks_of(has_keys ? w.attn_k : w.attn_q, input.n, spec(layer).head_dim);
   const RowTasks q = at.tasks_of(w.attn_q, input.n, spec(layer).head_dim);
   const std::size_t n_kv = has_keys ? kv.size() : 0;
+  // Of gates that have rows of their own; others have one beside each row of q.
+  const bool gates_heads = spec(layer).output_gate == OutputGate::kHeadSoftplus;
+  const RowTasks gates = at.tasks_of(gates_heads ? w.attn_q_gate : w.attn_q, input.n);
+  const std::size_t n_gates = gates_heads ? gates.size() : 0;
   // A norm of a whole row waits for all of its heads.
   const bool rotates_at_once = !at.has_probe() && !spec(layer).norms_rows;
   const auto rotate_task = [&](std::size_t i) {
     if (i < n_kv) return rotate_and_store(at, layer, kv[i]);
     rotate_queries(at, layer, q[i - n_kv]);
   };
-  at.run_tasks(n_kv + q.size(), [&](std::size_t i) {
+  at.run_tasks(n_kv + q.size() + n_gates, [&](std::size_t i) {
+    if (i >= n_kv + q.size())
+      return at.product(PassOp::kQkv, w.attn_q_gate, gates[i - n_kv - q.size()], input,
+                        gate_.data());
     if (i < n_kv) {
       at.product(PassOp::kQkv, w.attn_k, w.attn_k_bias.span(), kv[i], input, k_.data());
       at.product(PassOp::kQkv, w.attn_v, w.attn_v_bias.span(), kv[i], input, v_.data());
     } else {
       at.product(PassOp::kQkv, w.attn_q, w.attn_q_bias.span(), q[i - n_kv], input, q_.data());
-      if (spec(layer).output_gate)
+      if (spec(layer).has_gate() && !gates_heads)
         at.product(PassOp::kQkv, w.attn_q_gate, q[i - n_kv], input, gate_.data());
     }
     if (rotates_at_once) rotate_task(i);
@@ -120,7 +129,7 @@ void Attention::project_heads(PassWorker& at, std::size_t layer, const InputRows
   at.tap(layer, "q", q_.data(), spec(layer).q_rows());
   if (has_keys) at.tap(layer, "k", k_.data(), spec(layer).kv_rows());
   if (has_keys) at.tap(layer, "v", v_.data(), spec(layer).kv_rows());
-  if (spec(layer).output_gate) at.tap(layer, "attn_gate", gate_.data(), spec(layer).q_rows());
+  if (spec(layer).has_gate()) at.tap(layer, "attn_gate", gate_.data(), spec(layer).gate_rows());
   if (spec(layer).norms_rows) norm_whole_rows(at, layer);
   at.run_tasks(n_kv + q.size(), rotate_task);
   at.tap(layer, "q_rope", q_.data(), spec(layer).q_rows());
@@ -191,8 +200,26 @@ std::size_t Attention::first_chunk(std::size_t layer, std::size_t position) cons
   return KvGroups::first_page(spec(layer).window, position);
 }
 
-float* Attention::gate(PassWorker& at, std::size_t layer, const float* context) {
+float* Attention::gate(PassWorker& at, std::size_t layer, float* context) {
   const std::size_t n = spec(layer).q_rows();
+  if (spec(layer).output_gate != OutputGate::kSigmoid) {
+    const std::size_t n_gates = spec(layer).gate_rows();
+    const auto scale = [&](std::size_t t, float* row) {
+      for (std::size_t g = 0; g < n_gates; ++g) {
+        const float factor = contract::softplus(gate_[t * n_gates + g]);
+        for (std::size_t i = n / n_gates * g; i < n / n_gates * (g + 1); ++i) row[i] *= factor;
+      }
+    };
+    if (at.rows().size() == 1) {  // each worker's own
+      scale(0, context);
+      return context;
+    }
+    at.run_tasks(at.rows().size(), [&](std::size_t t) {
+      scale(t, context + t * n);
+      at.lap(PassOp::kMerge);
+    });
+    return context;
+  }
   if (at.rows().size() == 1) {
     float* const gated = own(at).gated.data();
     std::copy_n(gate_.data(), n, gated);

@@ -62,9 +62,9 @@ class Attention {
   std::size_t first_chunk(std::size_t layer, std::size_t position) const;
   /// The context of every row, (T, n_heads * head_dim); of one row, every worker's own.
   float* attend(PassWorker& at, std::size_t layer);
-  /// The context of every row times the sigmoid of its gate, (T, n_heads * head_dim); of one row
-  /// every worker's own.
-  float* gate(PassWorker& at, std::size_t layer, const float* context);
+  /// The context of every row times the sigmoid or softplus of its gate, (T, n_heads * head_dim);
+  /// of one row every worker's own. May be where `context` was.
+  float* gate(PassWorker& at, std::size_t layer, float* context);
   void attend_blocks(PassWorker& at, std::size_t layer);
   void attend_one_row(PassWorker& at, std::size_t layer);
   /// The context of a head of which all chunks are merged in `sum`, which its sink then joins.

@@ -108,6 +108,10 @@ constexpr std::array kQwen3Roles = {
 constexpr std::array kExpertBiasRoles = {RoleNeed{"exp_probs_b.bias", Need::kOptional}};
 constexpr auto kQwen3BiasRoles = joined(kQwen3Roles, kExpertBiasRoles);
 
+constexpr auto kLagunaRoles = joined(
+    kQwen3Roles, std::array{RoleNeed{"attn_q_gate.weight", Need::kRequired, "attn_gate.weight"},
+                            RoleNeed{"exp_probs_b.bias", Need::kRequired}});
+
 // The larger model has norms of heads, the smaller none.
 constexpr std::array kGlm4MoeRoles = {
     RoleNeed{"attn_q.bias", Need::kOptional},
@@ -358,7 +362,7 @@ constexpr std::array kArchitectures = {
     Architecture{.name = "qwen35",
                  .rope_pairs = RopePairs::kHalves,
                  .full_attention_period = 4,
-                 .has_output_gate = true,
+                 .output_gate = OutputGate::kSigmoid,
                  .rope_scalings = kRopeScalings,
                  .computed_keys = kSectionKeys,
                  .roles = kQwen35Roles},
@@ -367,7 +371,7 @@ constexpr std::array kArchitectures = {
                  .keys = {.d_ff = "expert_feed_forward_length"},
                  .rope_pairs = RopePairs::kHalves,
                  .full_attention_period = 4,
-                 .has_output_gate = true,
+                 .output_gate = OutputGate::kSigmoid,
                  .has_experts = true,
                  .has_shared_expert = true,
                  .rope_scalings = kRopeScalings,
@@ -379,7 +383,7 @@ constexpr std::array kArchitectures = {
                  .rope_pairs = RopePairs::kHalves,
                  .full_attention_period = 4,
                  .groups_value_heads = true,
-                 .has_output_gate = true,
+                 .output_gate = OutputGate::kSigmoid,
                  .has_experts = true,
                  .has_shared_expert = true,
                  .rope_scalings = kRopeScalings,
@@ -431,6 +435,22 @@ constexpr std::array kArchitectures = {
                  .rotates_first = true,
                  .rope_scalings = kRopeScalings,
                  .roles = kQwen3Roles},
+    // modeling_laguna.py; keys as in llama.cpp's src/models/laguna.cpp.
+    Architecture{.name = "laguna",
+                 .rope_pairs = RopePairs::kHalves,
+                 .window_rope = WindowRope::kUnscaled,
+                 .output_gate = OutputGate::kHeadSoftplus,
+                 .has_experts = true,
+                 .has_dense_layers = true,
+                 .router = Router::kSigmoid,
+                 .weights_add_up = false,
+                 .has_shared_expert = true,
+                 .weighs_shared = false,
+                 .window_period = 4,
+                 .begins_without_window = true,
+                 .rope_scalings = kRopeScalings,
+                 .computed_keys = kDenseFirstKeys,
+                 .roles = kLagunaRoles},
     // modeling_hunyuan_v1_moe.py.
     Architecture{.name = "hunyuan-moe",
                  .keys = {.d_ff = "expert_feed_forward_length"},

@@ -146,13 +146,13 @@ struct Architecture {
   bool has_pre_norms = true;        ///< LayerSpec::has_pre_norms
   bool norms_rows = false;          ///< AttentionSpec::norms_rows
   bool rotates_first = false;       ///< AttentionSpec::rotates_first
-  bool has_output_gate = false;     ///< AttentionSpec::output_gate
-  bool has_value_norm = false;      ///< AttentionSpec::value_norm
-  bool values_may_be_keys = false;  ///< AttentionSpec::v_is_k, in layers without attn_v
-  bool has_short_convs = false;     ///< layers without KV heads have a ShortConvSpec
-  bool has_mambas = false;          ///< layers without KV heads have a DeltaNetSpec of Mamba-2
-  bool has_experts = false;         ///< feed-forwards are mixtures of experts
-  bool has_dense_layers = false;    ///< but for the file's first ones
+  OutputGate output_gate = OutputGate::kNone;  ///< kHeadSoftplus: the tensor says of what
+  bool has_value_norm = false;                 ///< AttentionSpec::value_norm
+  bool values_may_be_keys = false;             ///< AttentionSpec::v_is_k, in layers without attn_v
+  bool has_short_convs = false;                ///< layers without KV heads have a ShortConvSpec
+  bool has_mambas = false;        ///< layers without KV heads have a DeltaNetSpec of Mamba-2
+  bool has_experts = false;       ///< feed-forwards are mixtures of experts
+  bool has_dense_layers = false;  ///< but for the file's first ones
   Router router = Router::kSoftmax;
   bool weights_add_up = true;      ///< FfnSpec::weights_add_up, if the file does not say
   bool has_shared_expert = false;  ///< FfnSpec::d_shared
@@ -162,7 +162,8 @@ struct Architecture {
   /// All but the last of so many layers have the file's attention.sliding_window; 1: every layer
   /// has it; 0: none, and a file with one is refused.
   std::size_t window_period = 0;
-  std::size_t window = 0;  ///< attention.sliding_window, if the file gives none
+  bool begins_without_window = false;  ///< the first of them is, not the last
+  std::size_t window = 0;              ///< attention.sliding_window, if the file gives none
   std::span<const RopeScaling> rope_scalings = {};   ///< the types that are known
   std::string_view default_rope_scaling = "linear";  ///< if the file gives no type
   bool yarn_rounds = true;                           ///< the pairs between which YaRN's ramp lies

@@ -162,8 +162,9 @@ Status Reader::read_windows() {
                     "in this architecture, not a window",
                     window, config_.context));
   }
+  const std::size_t place = config_.architecture->begins_without_window ? 0 : 1;
   for (std::size_t i = 0; i < config_.layers.size(); ++i)
-    if (windowed.empty() ? period == 1 || (i + 1) % period != 0 : windowed[i])
+    if (windowed.empty() ? period == 1 || (i + place) % period != 0 : windowed[i])
       config_.layers[i].attention()->window = static_cast<std::size_t>(window);
   return Ok{};
 }
@@ -446,13 +447,19 @@ Status Reader::read_head_dim() {
       return malformed(key_of(keys().d_model),
                        fmt::format("found {}, need a multiple of {} = {}", config_.d_model,
                                    key_of(keys().n_heads), spec.n_heads));
-    spec.output_gate = config_.architecture->has_output_gate;
     spec.norms_rows = config_.architecture->norms_rows;
     spec.rotates_first = config_.architecture->rotates_first;
     spec.value_norm = config_.architecture->has_value_norm;
     spec.v_is_k = config_.architecture->values_may_be_keys &&
                   gguf_.find_tensor(tensor_name("attn_v.weight", static_cast<int>(i))) == nullptr;
     spec.head_dim = given > 0 ? given : config_.d_model / spec.n_heads;
+    spec.output_gate = config_.architecture->output_gate;
+    if (spec.output_gate == OutputGate::kHeadSoftplus) {
+      const GgufTensor* gate =
+          gguf_.find_tensor(tensor_name("attn_gate.weight", static_cast<int>(i)));
+      if (gate != nullptr && gate->dims[1] == spec.q_rows())
+        spec.output_gate = OutputGate::kSoftplus;
+    }
     if (spec.head_dim % 2 != 0)
       return unsupported(key,
                          fmt::format("found a head dim of {}, need an even one: RoPE rotates pairs",

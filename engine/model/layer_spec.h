@@ -10,17 +10,25 @@
 
 namespace llm {
 
+/// What the output of attention is multiplied by: a function of a second projection.
+enum class OutputGate {
+  kNone,
+  kSigmoid,       ///< of a value for each one of the output
+  kSoftplus,      ///< likewise
+  kHeadSoftplus,  ///< of a value for each head
+};
+
 /// Attention over the keys and values of a sequence.
 struct AttentionSpec {
   std::size_t n_heads = 0;     ///< attention.head_count
   std::size_t n_kv_heads = 0;  ///< attention.head_count_kv; divides n_heads
   std::size_t head_dim = 0;    ///< attention.key_length, default d_model / n_heads; even
   std::size_t rope = 0;        ///< index in HyperParameters::ropes
-  std::size_t window = 0;    ///< positions that one attends to, including itself; 0: all before it
-  float scale = 1;           ///< scores are multiplied by it
-  float score_cap = 0;       ///< then their magnitudes stay below it; 0: no cap
-  bool output_gate = false;  ///< the output is multiplied by the sigmoid of a second projection
-  bool norms_rows = false;   ///< q and k are normed as a whole, not each head
+  std::size_t window = 0;  ///< positions that one attends to, including itself; 0: all before it
+  float scale = 1;         ///< scores are multiplied by it
+  float score_cap = 0;     ///< then their magnitudes stay below it; 0: no cap
+  OutputGate output_gate = OutputGate::kNone;
+  bool norms_rows = false;     ///< q and k are normed as a whole, not each head
   bool rotates_first = false;  ///< heads are normed after RoPE, not before
   bool value_norm = false;     ///< heads of V are normed, without a weight
   bool v_is_k = false;         ///< V is the product with attn_k, as K before its norm
@@ -30,6 +38,11 @@ struct AttentionSpec {
 
   std::size_t q_rows() const { return n_heads * head_dim; }
   std::size_t kv_rows() const { return n_kv_heads * head_dim; }
+  bool has_gate() const { return output_gate != OutputGate::kNone; }
+  std::size_t gate_rows() const {
+    if (!has_gate()) return 0;
+    return output_gate == OutputGate::kHeadSoftplus ? n_heads : q_rows();
+  }
   std::size_t heads_per_kv() const { return n_heads / n_kv_heads; }
 };
 
@@ -182,7 +195,7 @@ struct LayerSpec {
         .add(LayerPart::kOwnKeys, has_own_keys())
         .add(LayerPart::kValuesOfKeys, has_own_keys() && attention()->v_is_k)
         .add(LayerPart::kValueNorm, has_own_keys() && attention()->value_norm)
-        .add(LayerPart::kOutputGate, attention() != nullptr && attention()->output_gate)
+        .add(LayerPart::kOutputGate, attention() != nullptr && attention()->has_gate())
         .add(LayerPart::kStates, delta_net() != nullptr)
         .add(LayerPart::kDeltaNet, delta_net() != nullptr && !delta_net()->is_mamba)
         .add(LayerPart::kMamba, delta_net() != nullptr && delta_net()->is_mamba)
@@ -211,6 +224,7 @@ struct LayerSpec {
   std::size_t head_dim() const { return attention() == nullptr ? 0 : attention()->head_dim; }
   std::size_t q_rows() const { return attention() == nullptr ? 0 : attention()->q_rows(); }
   std::size_t kv_rows() const { return attention() == nullptr ? 0 : attention()->kv_rows(); }
+  std::size_t gate_rows() const { return attention() == nullptr ? 0 : attention()->gate_rows(); }
   /// Values that share a norm of q, or of k.
   std::size_t q_norm_size() const { return norms_rows() ? q_rows() : head_dim(); }
   std::size_t k_norm_size() const { return norms_rows() ? kv_rows() : head_dim(); }

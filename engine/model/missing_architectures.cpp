@@ -25,7 +25,6 @@ constexpr std::array kMissing = {
     MissingArchitecture{"internlm2", "a comparison with another engine: its operators are known"},
     MissingArchitecture{"kimi-linear",
                         "attention over compressed keys and values; Kimi Delta Attention"},
-    MissingArchitecture{"laguna", "a gate by softplus on attention; unlike numbers of heads"},
     MissingArchitecture{"llama4", "attention in chunks; experts whose inputs are weighed"},
     MissingArchitecture{"mamba2", "models without any attention"},
     MissingArchitecture{"minicpm", "defaults of scales that older files lack, and a comparison"},

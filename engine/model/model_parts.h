@@ -20,7 +20,7 @@ struct LayerParts {
   Vector attn_v_bias;         ///< (n_kv_heads * head_dim)
   Vector attn_q_norm;         ///< (q_norm_size): of each head of q, or of all
   Vector attn_k_norm;         ///< (head_dim): of each head of k
-  Matrix attn_q_gate;         ///< (n_heads * head_dim, d_model): of the output
+  Matrix attn_q_gate;         ///< (gate_rows, d_model): of the output
   Vector attn_sinks;          ///< (n_heads): scores of keys without a value
   Matrix attn_output;         ///< (d_model, n_heads * head_dim)
   Vector attn_output_bias;    ///< (d_model)

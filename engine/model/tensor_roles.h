@@ -156,7 +156,7 @@ inline constexpr std::array kTensorRoles = [] {
       TensorRole("attn_q.weight", kRequired, &S::q_rows, &H::d_model, &L::attn_q, &LW::attn_q,
                  kRopeHeads)
           .of(kAttention),
-      TensorRole("attn_q_gate.weight", kAbsent, &S::q_rows, &H::d_model, &L::attn_q_gate,
+      TensorRole("attn_q_gate.weight", kAbsent, &S::gate_rows, &H::d_model, &L::attn_q_gate,
                  &LW::attn_q_gate)
           .of(kOutputGate),
       TensorRole("attn_k.weight", kRequired, &S::kv_rows, &H::d_model, &L::attn_k, &LW::attn_k,

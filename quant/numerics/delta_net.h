@@ -15,13 +15,15 @@ inline constexpr float kDeltaEps = 1e-6F;
 /// How much of what a key finds is replaced. @param b  row of the product with ssm_beta
 inline float delta_beta(float b) { return activate(Activation::kSigmoid, b, 1.0F); }
 
-/// log(1 + exp(a + dt)), of Mamba-2 a token's step.
-/// @param a  row of the product with ssm_alpha  @param dt  of ssm_dt
-inline float delta_step(float a, float dt) {
-  const float r = a + dt;
+/// log(1 + exp(r)).
+inline float softplus(float r) {
   const auto e = static_cast<double>(exp(-std::fabs(r)));
   return static_cast<float>(static_cast<double>(r > 0 ? r : 0) + log(1.0 + e));
 }
+
+/// Of Mamba-2 a token's step.
+/// @param a  row of the product with ssm_alpha  @param dt  of ssm_dt
+inline float delta_step(float a, float dt) { return softplus(a + dt); }
 
 /// What the state is multiplied by. @param slope  of ssm_a
 inline float delta_decay(float a, float dt, float slope) { return exp(delta_step(a, dt) * slope); }

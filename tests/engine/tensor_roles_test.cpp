@@ -71,7 +71,7 @@ TEST_CASE("every role is bound to its own tensor, and packed from it", "[roles]"
   const bool defer = GENERATE(false, true);
   CAPTURE(defer);
   const auto weights = require_ok(load_weights(model, {.threads = 2, .defer = defer}, warnings));
-  const bool has_gates = find_architecture(architecture)->has_output_gate;
+  const bool has_gates = find_architecture(architecture)->output_gate == OutputGate::kSigmoid;
   const bool halves = find_architecture(architecture)->rope_pairs == RopePairs::kHalves;
   std::set<std::string> bound;
   for (const auto& [role, layer] : roles_of_model(model->config.n_layers)) {
@@ -88,7 +88,7 @@ TEST_CASE("every role is bound to its own tensor, and packed from it", "[roles]"
     REQUIRE(view.name == (is_of_keys ? tensor_name("attn_k.weight", layer)
                                      : name_in_file(model->config, *role, layer)));
     bound.insert(view.name);
-    const bool is_gate = role->name == "attn_q_gate.weight";
+    const bool is_gate = has_gates && role->name == "attn_q_gate.weight";
     const bool is_alpha = role->name == "ssm_alpha.weight";
     const bool is_qk = role->order == RowOrder::kRopeHeads;
     const std::size_t n = role->is_matrix() ? view.n_rows : view.n_rows * view.n_cols;

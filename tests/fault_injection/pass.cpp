@@ -66,6 +66,7 @@ void register_model(const Model& model) {
     add(w.ssm_beta, "beta"), add(w.ssm_alpha, "alpha");
     add(w.conv_b, "conv_b"), add(w.conv_c, "conv_c"), add(w.conv_x, "conv_x");
     add(w.conv_out, "attn_out");
+    add(w.attn_q_gate, "attn_gate");
     add(w.ffn_gate_shexp, "shared_gate"), add(w.ffn_down_shexp, "shared_out");
     s.biases[&w.attn_q] = w.attn_q_bias.span();
     s.biases[&w.attn_k] = w.attn_k_bias.span();

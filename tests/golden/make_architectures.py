@@ -74,6 +74,8 @@ SHAPES = (
     replace(MIXTURE, name="dots1", family="dots1", tied=True, n_dense=1, n_shared=2, adds_up=False),
     replace(MIXTURE, name="hunyuanmoe", family="hunyuan_moe", n_shared=1),
     replace(MIXTURE, name="minimax-m2", family="minimax_m2", partial_rotary=0.5),
+    replace(MIXTURE, name="laguna", family="laguna", n_layers=5, n_kv_heads=2, partial_rotary=0.5, window=4, n_dense=1, n_shared=1,
+            rope=YARN | {"factor": 4.0, "original_max_position_embeddings": 256}),
     replace(MIXTURE, name="qwen2moe", family="qwen2_moe", adds_up=False),
     replace(MIXTURE, name="olmoe", family="olmoe", eps=1e-5, adds_up=False),
     replace(TINY, name="gpt-oss", family="gpt_oss", d_model=32, n_kv_heads=1, head_dim=14, d_ff=32, n_experts=10, n_used=6, window=5,

@@ -17,15 +17,16 @@ SPECIAL = {"llama-bpe": ("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"),
            "tekken": ("<s>", "</s>", "[/INST]"), "gpt-2": ("[BOS]", "<|endoftext|>", "[|endofturn|]"),
            "hunyuan-dense": ("<|hy_begin|>", "<|hy_User|>", "<|hy_place|>"),
            "glm4": ("<|endoftext|>", "<|user|>", "<|assistant|>"),
+           "laguna": ("<unk>", "<eos>", "</assistant>"),
            "seed-coder": ("<seed:bos>", "<seed:pad>", "<seed:eos>"),
            "smaug-bpe": ("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
            "qwen2": ("<|endoftext|>", "<|im_start|>", "<|im_end|>"), "qwen35": ("<|endoftext|>", "<|im_start|>", "<|im_end|>")}
 KINDS = {"llama": "llama-bpe", "lfm2": "llama-bpe", "lfm2_moe": "llama-bpe", "llama-bpe": "llama-bpe", "smollm3": "llama-bpe", "granite": "smollm", "granitemoe": "smollm", "granitehybrid": "smollm", "gpt_oss": "gpt-4o", "minimax_m2": "gpt-4o",
-         "glm4_moe": "glm4", "dots1": "qwen2", "qwen2_moe": "qwen2", "hunyuan_moe": "qwen2", "olmoe": "gpt-2",
+         "laguna": "laguna", "glm4_moe": "glm4", "dots1": "qwen2", "qwen2_moe": "qwen2", "hunyuan_moe": "qwen2", "olmoe": "gpt-2",
          "ministral3": "tekken", "olmo2": "smaug-bpe", "olmo3": "smaug-bpe", "exaone4": "gpt-2", "seed_oss": "seed-coder", "hunyuan": "hunyuan-dense", "glm4": "glm4",
          "qwen2": "qwen2", "qwen3": "qwen2", "qwen3_moe": "qwen2", "qwen3_next": "qwen2", "qwen3_5": "qwen35", "qwen3_5_moe": "qwen35"}  # of byte-level BPEs: their pre-tokenizers
 GEMMA4_SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>", "<|turn>", "<turn|>")
-ENDS = {"llama-bpe": (1, 2), "tekken": (1,), "smaug-bpe": (0, 2), "gpt-2": (1, 2), "seed-coder": (1, 2), "hunyuan-dense": (2,), "glm4": (1, 0), "smollm": (2,), "gpt-4o": (1, 2), "qwen2": (0, 2), "qwen35": (0, 2)}  # those of SPECIAL that end a reply
+ENDS = {"llama-bpe": (1, 2), "tekken": (1,), "smaug-bpe": (0, 2), "gpt-2": (1, 2), "laguna": (1, 2), "seed-coder": (1, 2), "hunyuan-dense": (2,), "glm4": (1, 0), "smollm": (2,), "gpt-4o": (1, 2), "qwen2": (0, 2), "qwen35": (0, 2)}  # those of SPECIAL that end a reply
 # Of a family whose pre-tokenizer others have with other special tokens: these, and those that end a reply.
 OWN_SPECIAL = {"glm4_moe": (("<|endoftext|>", "<|user|>", "<|observation|>", "[gMASK]"), (1, 2, 0))}
 ROWS_WITHOUT_TOKEN = 7  # embeddings have more rows than there are tokens, as Qwen's

@@ -34,7 +34,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig  # n
 import from_hf  # noqa: E402
 from corpus_tokenizers import encode, make_tokenizer  # noqa: E402
 from properties import check_properties  # noqa: E402
-from shapes import FAMILY_SHAPES, Case, Shape, cases, check_plan, seed_of  # noqa: E402
+from shapes import FAMILY_SHAPES, FULL, WINDOW, Case, Shape, cases, check_plan, seed_of  # noqa: E402
 from variations import BOS, balance, vary  # noqa: E402
 
 SOURCES = ("tests/hf_parity", "tools/reference_f64", "tools/convert")  # folders
@@ -121,6 +121,16 @@ def config_of(shape: Shape) -> PretrainedConfig:
         if shape.n_experts:
             more |= {"moe_intermediate_size": shape.d_ff, "num_experts": shape.n_experts, "num_experts_per_tok": shape.n_used,
                      "num_dense_layers": shape.n_dense}
+    elif family == "laguna":
+        kinds = [WINDOW if shape.window and i % 4 else FULL for i in range(shape.n_layers)]
+        heads = [shape.n_heads + (shape.n_kv_heads if kind == WINDOW else 0) for kind in kinds]
+        more = {"layer_types": kinds, "sliding_window": shape.window or 0, "num_attention_heads_per_layer": heads, "moe_routed_scaling_factor": 2.5,
+                "gating": "per-element" if shape.tied else True, "num_experts": shape.n_experts, "num_experts_per_tok": shape.n_used,
+                "moe_intermediate_size": shape.d_ff, "shared_expert_intermediate_size": shape.n_shared * shape.d_ff,
+                "mlp_layer_types": ["dense"] * shape.n_dense + ["sparse"] * (shape.n_layers - shape.n_dense),
+                "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
+        rope = {"full_attention": rope | {"partial_rotary_factor": shape.partial_rotary},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}}
     elif family in MIXTURES:
         family, more = MIXTURES[family][0], mixture_of(shape)
         rope |= {"partial_rotary_factor": shape.partial_rotary} if shape.partial_rotary != 1.0 else {}

@@ -188,7 +188,7 @@ HyperParameters hyper_parameters(const TinyOptions& options) {
     ffn.d_ff = kFeedForward / part;
     if (config.architecture->has_shared_expert)
       ffn.d_shared = config.architecture->counts_shared ? ffn.d_ff : kSharedFeedForward;
-    attention.output_gate = config.architecture->has_output_gate;
+    attention.output_gate = config.architecture->output_gate;
     attention.norms_rows = config.architecture->norms_rows;
     attention.rotates_first = config.architecture->rotates_first;
     config.layers.push_back(

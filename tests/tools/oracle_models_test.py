@@ -80,7 +80,7 @@ def in_layout(value: np.ndarray, model: GgufModel, layout: str) -> np.ndarray:
     if model.family.qk_layout == layout:
         return value
     heads = value.reshape(len(value), -1, model.hparams.head_dim).copy()
-    dims = model.hparams.rope.dims
+    dims = model.hparams.rope.dims or model.hparams.head_dim  # files have pairs where nothing rotates, too
     heads[..., :dims] = heads[..., :dims].reshape(*heads.shape[:2], -1, 2).swapaxes(2, 3).reshape(*heads.shape[:2], dims)
     return heads.reshape(value.shape)
 
@@ -108,6 +108,7 @@ SCALES = {"embedding_scale": 12.0, "attention.scale": 0.1, "residual_scale": 0.2
 # A golden and the keys that are changed; what no family of the goldens has.
 SETTINGS = [
     ("mistral", LINEAR), ("mistral", {"rope.scaling.factor": 4.0}), ("mistral", {"rope.scale_linear": 4.0}), ("mistral", {"rope.dimension_count": 6}), ("granite", dict.fromkeys(SCALES, 0.0)), ("granite", SCALES),
+    ("qwen3moe", {"expert_weights_norm": False}), ("dots1", {"expert_weights_norm": True}), ("ernie4.5moe", {"expert_weights_scale": 2.5}),
     *((name, YARN | more) for name in ("mistral", "qwen2", "gpt-oss", "smollm3", "gemma3")
       for more in ({}, {"rope.scaling.attn_factor": 0.5}, {"rope.scaling.factor": 0.5})),
     ("mistral", YARN | {"rope.scaling.original_context_length": 3}),  # all pairs but the first are slowed down

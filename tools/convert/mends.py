@@ -90,6 +90,12 @@ def experts(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
         put(writer, "{arch}.expert_gating_func", int(gguf.ExpertGatingFuncType.SIGMOID))
 
 
+def windows(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
+    """Which layers of Laguna have the window is left to a rule that not every checkpoint follows."""
+    if of.config.get("model_type") == "laguna" and value_of(writer, "{arch}.attention.sliding_window"):
+        writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in of.config["layer_types"]])
+
+
 def rope_theta(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
     """RoPE's base is dropped by Gemma 2."""
     if of.config.get("model_type") == "gemma2" and value_of(writer, "{arch}.rope.freq_base") is None:
@@ -167,4 +173,4 @@ def sentencepiece(writer: gguf.GGUFWriter, of: Checkpoint) -> None:
             kinds[token["id"]] = gguf.TokenType.CONTROL if token.get("special") else gguf.TokenType.USER_DEFINED
 
 
-MENDS = (window, head_dim, hybrid, experts, rope_theta, rope_magnitude, ends, added_around, sentencepiece)
+MENDS = (window, windows, head_dim, hybrid, experts, rope_theta, rope_magnitude, ends, added_around, sentencepiece)

@@ -48,7 +48,7 @@ def _published(name: str) -> Splitting:
 
 
 # Of several that split alike the first is taken.
-SPLITTINGS = tuple(map(_published, ("llama-bpe", "smaug-bpe", "qwen2", "qwen35", "tekken", "gpt-4o", "smollm", "gpt-2", "seed-coder", "hunyuan-dense")))
+SPLITTINGS = tuple(map(_published, ("llama-bpe", "smaug-bpe", "qwen2", "qwen35", "tekken", "gpt-4o", "smollm", "gpt-2", "seed-coder", "hunyuan-dense", "laguna")))
 
 
 def splitting_of(tokenizer: dict) -> str:

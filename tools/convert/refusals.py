@@ -41,6 +41,8 @@ CLASSES = {
     "olmoe": Class({"norm_topk_prob": (False,), "clip_qkv": (None,), "attention_bias": (False,), "rms_norm_eps": (1e-5,)}),
     "ernie4_5_moe": Class({"use_bias": (False, None), "moe_layer_interval": (1,)}),
     "glm4_moe": Class(NO_GROUPS, partial_rope=True), "dots1": Class({"attention_bias": (False,)} | NO_GROUPS),
+    "laguna": Class({"attention_bias": (False,), "moe_router_logit_softcapping": (0.0, None), "moe_apply_router_weight_on_input": (False, None)},
+                    partial_rope=True, plain_windows=True),
     "minimax_m2": Class(partial_rope=True), "hunyuan_v1_moe": Class({"attention_bias": (False,)}, ropes=("default", "linear", "dynamic")),
     "gpt_oss": Class({"swiglu_limit": (7.0, None), "swiglu_alpha": (1.702, None)}, window_period=2, whole_yarn=False),
     "qwen3_5_text": Class({"attention_bias": (False,)}, partial_rope=True, ropes=("default",)),
@@ -80,6 +82,9 @@ def check_config(of: Checkpoint) -> None:
             refuse(f"config.json: position_embedding_type is {config.get('position_embedding_type')!r}", repr(needed[0]))
     if config["model_type"] == "ernie4_5_moe" and config.get("moe_layer_end_index") not in (-1, None, config["num_hidden_layers"] - 1):
         refuse(f"config.json: moe_layer_end_index is {config['moe_layer_end_index']}", "that of the last layer, or -1")
+    dense = ["dense" == kind for kind in config.get("mlp_layer_types") or ()]
+    if config["model_type"] == "laguna" and dense != sorted(dense, reverse=True):
+        refuse(f"config.json: mlp_layer_types is {config['mlp_layer_types']}", "layers without experts before all others")
     for key in known.multipliers:
         if not isinstance(config.get(key), (int, float)) or not 0 < config[key] < math.inf:
             refuse(f"config.json: {key} is {config.get(key)!r}", "a number above 0")

@@ -79,6 +79,12 @@ constexpr SyntheticFamily granite_hybrid(DeltaNetSpec mamba, SyntheticFamily exp
   experts.delta = mamba;
   return experts;
 }
+constexpr SyntheticFamily laguna(SyntheticFamily experts) {
+  experts.architecture = "laguna";
+  experts.pre_tokenizer = "laguna";
+  experts.head_of_rope = 2;
+  return experts;
+}
 constexpr SyntheticFamily with_mtp(SyntheticFamily family) {
   family.mtp = true;
   return family;
@@ -138,6 +144,8 @@ constexpr std::array kShapes = {
         granite_hybrid({2, 4, 64, 64, 4}, {.n_experts = 10, .n_experts_used = 6, .d_shared = 160})},
     SyntheticShape{"granite-4.0-h-1b-8l", 1536, 4096, 8, 12, 4, 128, 100352, 131072, true,
                    granite_hybrid({1, 48, 128, 64, 4})},
+    SyntheticShape{"laguna-small", 128, 96, 5, 4, 1, 48, 515, 512, false,
+                   laguna({.n_experts = 10, .n_experts_used = 6, .d_shared = 160, .d_dense = 384})},
     SyntheticShape{"lfm2-1.2b", 2048, 8192, 16, 32, 8, 64, 65536, 128000, true, lfm2()},
     SyntheticShape{"lfm2-small", 192, 384, 6, 4, 1, 48, 515, 512, true, lfm2()},
     SyntheticShape{"lfm2moe-small", 192, 96, 5, 4, 1, 48, 515, 512, true,
@@ -230,7 +238,7 @@ HyperParameters hyper_parameters(const SyntheticShape& s) {
   config.layers.assign(config.n_layers, layer);
   const std::size_t period = config.architecture->full_attention_period;
   for (std::size_t i = 0; i < config.n_layers; ++i) {
-    config.layers[i].attention()->output_gate = config.architecture->has_output_gate;
+    config.layers[i].attention()->output_gate = config.architecture->output_gate;
     if (period > 0 && (i + 1) % period != 0) config.layers[i].mixer = s.family.delta;
     if (s.family.conv_width > 0 && (i + 1) % kLfm2Period != 0)
       config.layers[i].mixer = ShortConvSpec{config.d_model, s.family.conv_width};

@@ -79,6 +79,7 @@ struct SyntheticShape {
 /// "qwen3.5-mtp-small" (with a block for further tokens, as the large ones have), "lfm2-small" and
 /// "lfm2moe-small" (short convolutions; experts chosen by sigmoids); "lfm2-1.2b" (its sizes);
 /// "granitehybrid-small" and "granitehybridmoe-small" (Mamba-2), "granite-4.0-h-1b-8l";
+/// "laguna-small" (a gate on attention, experts and a shared one);
 /// "qwen3-30b-a3b-4l", "gpt-oss-20b-4l", "qwen3.5-9b-8l" and "qwen3.5-35b-a3b-4l", some layers of
 /// these; or nothing.
 std::optional<SyntheticShape> find_synthetic_shape(std::string_view name);

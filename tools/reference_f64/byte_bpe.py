@@ -78,6 +78,7 @@ RULES = {
     "hunyuan": [split(LLAMA3.replace("{1,3}", "")), byte_level(False)],
     "minimax-m2": [split(GPT4O), byte_level(False)],
     "olmo": [byte_level(True)],
+    "laguna": [split(r"[^\n]+|[\n]+"), split(LLAMA3.replace("{1,3}", "")), byte_level(False)],
 }
 IGNORE_MERGES = ("llama-bpe", "lfm2", "tekken", "gpt-4o", "glm4")
 ADD_BOS = ("llama-bpe", "lfm2", "tekken")  # where the file does not say

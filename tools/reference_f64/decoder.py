@@ -127,12 +127,16 @@ def attention(step: Step, normed: np.ndarray) -> np.ndarray:
     q, k, v = map(step.tap, "qkv", (q, k, v))
     if step.family.output_gate:
         gate = step.tap("attn_gate", gate)
+    if step.family.softplus_gate:
+        gate = step.tap("attn_gate", step.product("attn_gate", normed))
     q, k = step.tap("q_rope", turned("q", q)), step.tap("k_rope", turned("k", k))
-    q, k, v = q.reshape(n, hp.n_heads, -1), *(ops.cached(x).reshape(n, hp.n_kv_heads, -1) for x in (k, v))
+    q, k, v = q.reshape(n, hp.heads[step.layer], -1), *(ops.cached(x).reshape(n, hp.n_kv_heads, -1) for x in (k, v))
     sinks = ops.vector(f"blk.{step.layer}.attn_sinks.weight") if step.family.sinks else None
     context = attended(step, q, lambda text, own: text.extend(step.layer, k[own], v[own]), sinks)
     if step.family.output_gate:
         context = step.tap("attn_gated", ops.gated(context, gate))
+    if step.family.softplus_gate:
+        context = step.tap("attn_gated", ops.softplus_gated(context, gate))
     return step.tap("attn_out", step.product("attn_output", context))
 
 

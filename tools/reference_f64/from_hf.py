@@ -51,14 +51,16 @@ def to_half(rows: np.ndarray, heads: int, rope_dim: int) -> np.ndarray:
 # expert in one matrix, gate's rows first, or, of gpt-oss, columns of both in turn.
 EXPERTS = {"ffn_gate_exps.weight": "mlp.experts.gate_up_proj", "ffn_gate_exps.bias": "mlp.experts.gate_up_proj_bias",
            "ffn_down_exps.weight": "mlp.experts.down_proj", "ffn_down_exps.bias": "mlp.experts.down_proj_bias",
-           "ffn_gate_inp.weight": "mlp.router.weight", "ffn_gate_inp.scale": "router.scale", "ffn_down_exps.scale": "router.per_expert_scale", "exp_probs_b.bias": "mlp.expert_bias"}
+           "ffn_gate_inp.weight": "mlp.router.weight", "ffn_gate_inp.scale": "router.scale", "ffn_down_exps.scale": "router.per_expert_scale", "exp_probs_b.bias": "mlp.expert_bias",
+           "attn_gate.weight": "self_attn.g_proj.weight"}
+UNKNOWN = {"laguna": "dots1"}  # to the `gguf` package, and who has tensors of the same names
 # Of a layer, transformers' names of what EXPERTS has under another.
 NAMES = {"block_sparse_moe|feed_forward": "mlp", r"mlp\.(gate\.)?(moe_statics\.)?e_score_correction_bias": "mlp.expert_bias"}
 
 
 def tensor_names(source: GgufModel, n_layers: int, parameters: Iterable[str]) -> dict[str, str]:
     """Names of the file's tensors by those of transformers' parameters, as the `gguf` package pairs them, and EXPERTS."""
-    arch = next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == source.architecture)
+    arch = next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == UNKNOWN.get(source.architecture, source.architecture))
     known, out = gguf.get_tensor_name_map(arch, n_layers), {}
     for parameter in parameters:
         layer, part = re.fullmatch(r"(?:model\.layers\.(\d+)\.)?(.+)", parameter).groups()
@@ -212,6 +214,10 @@ def metadata(config: PretrainedConfig, source: dict) -> dict:
         dims = [config.per_layer_config[i].head_dim for i in range(config.num_hidden_layers)]
         head_dim = rope_dim = max(dims)
         more = {"head_dims": dims}
+    elif of_windows := config.rope_parameters.get("sliding_attention"):
+        parts = [of_windows if kind == "sliding_attention" else rope for kind in config.layer_types]
+        dims = [int(head_dim * part.get("partial_rotary_factor", 1.0)) for part in parts]
+        more = {"rope_dims": dims} if len(set(dims)) > 1 else {}
     return {
         "producer": "from_hf.py",
         "producer_version": f"{VERSION}, transformers {transformers.__version__}, torch {torch.__version__}",

@@ -214,6 +214,9 @@ class GgufModel:
                      "per_layer_proj_norm.weight": (hp.d_input,)}
         if self.family.may_lack_biases and not any(self.has(name) for name in want if name.endswith(".bias")):
             want = {name: shape for name, shape in want.items() if not name.endswith(".bias")}
+        if self.family.softplus_gate:
+            q = {i: f"blk.{i}.attn_gate.weight" for i in range(hp.n_layers)}
+            want |= {name: want[f"blk.{i}.attn_q.weight"] for i, name in q.items() if self.has(name) and self._tensors[name].shape[1] > hp.heads[i]}
         if self.family.may_lack_head_norm and not any(self.has(name) for name in want if name.endswith("_norm.weight") and "attn_q" in name):
             want = {name: shape for name, shape in want.items() if not name.endswith(("attn_q_norm.weight", "attn_k_norm.weight"))}
         if self.family.value_norm:

@@ -53,7 +53,7 @@ def config_of(source: GgufModel) -> PretrainedConfig:
     """The GGUF's hyper-parameters."""
     hp = source.hparams
     if hp.value_dim != hp.head_dim or (hp.rope.dims not in (hp.head_dim, 0) and source.architecture not in (
-            "phi3", "qwen35", "qwen35moe", "qwen3next", "glm4", "glm4moe", "minimax-m2")):
+            "phi3", "qwen35", "qwen35moe", "qwen3next", "glm4", "glm4moe", "minimax-m2", "laguna")):
         raise UnsupportedModel("partial RoPE or its own value width have no counterpart here")
     rope = rope_of(source)
     kind, more = source.architecture, {}
@@ -68,6 +68,15 @@ def config_of(source: GgufModel) -> PretrainedConfig:
         more = {"attention_bias": source.has("blk.0.attn_q.bias"), "pad_token_id": None}
     elif source.architecture in WITH_EXPERTS:
         kind, more = mixture_of(source)
+    elif source.architecture == "laguna":
+        kind, more = "laguna", {
+            "num_experts": hp.n_experts, "num_experts_per_tok": hp.n_experts_used, "moe_intermediate_size": hp.d_ff,
+            "shared_expert_intermediate_size": hp.d_shared, "moe_routed_scaling_factor": hp.experts_scale, "sliding_window": hp.window,
+            "mlp_layer_types": ["dense"] * hp.n_dense + ["sparse"] * (hp.n_layers - hp.n_dense), "layer_types": layer_types,
+            "num_attention_heads_per_layer": list(hp.heads),
+            "gating": "per-head" if len(source.weight("blk.0.attn_gate.weight")) == hp.heads[0] else "per-element"}
+        rope = {"full_attention": rope, "sliding_attention": {
+            "rope_type": "default", "rope_theta": hp.window_rope.theta, "partial_rotary_factor": hp.window_rope.dims / hp.head_dim}}
     elif source.architecture == "hunyuan-dense":
         kind = "hunyuan_v1_dense"
     elif source.architecture == "olmo2":

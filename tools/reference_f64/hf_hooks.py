@@ -56,7 +56,9 @@ class Hooks:
         self._originals = {}
         self._is_gemma4 = hasattr(model.model.layers[0], "layer_scalar")
         self._turned = 0  # calls of the rotation in the layer
-        self._gated = hasattr(self._modeling, "torch_recurrent_gated_delta_rule")  # contexts are, after attention
+        self._has_deltas = hasattr(self._modeling, "torch_recurrent_gated_delta_rule")
+        self._gated = self._has_deltas or any(  # contexts are, after attention
+            hasattr(getattr(block, "self_attn", None), "g_proj") for block in model.model.layers)
         if self._is_gemma4:
             self._wrap("apply_rotary_pos_emb", self._rotate_one_and_tap)
         else:
@@ -67,10 +69,10 @@ class Hooks:
         if has_mamba:
             self._wrap("mamba2_chunk_scan", self._scan_and_tap)
             self._wrap("mamba2_selective_state_update", self._update_and_tap)
-        if self._gated or has_mamba or any(hasattr(block, "conv") for block in model.model.layers):
+        if self._has_deltas or has_mamba or any(hasattr(block, "conv") for block in model.model.layers):
             for name in ("causal_conv1d_fn", "causal_conv1d_update"):
                 self._wrap(name, self._convolve_and_tap)
-        if self._gated:
+        if self._has_deltas:
             recurrence = self._modeling.torch_recurrent_gated_delta_rule
             for name in ("torch_chunk_gated_delta_rule", "torch_recurrent_gated_delta_rule"):
                 self._wrap(name, lambda _original, *args, **more: self._recur_and_tap(recurrence, *args, **more))
@@ -93,7 +95,10 @@ class Hooks:
         norms = norms_of(block)
         outputs = [(o_proj, "attn_out"), *((norm, tap) for tap, norm in norms.items())]
         gated = attention.q_proj.out_features > o_proj.in_features if hasattr(attention, "q_proj") else False
-        inputs = [(o_proj, "attn_gated" if gated else "attn_ctx"), (norms["ffn_norm"] if "ffn_norm" in norms else block.mlp, "ffn_inp")]
+        own_gate = hasattr(attention, "g_proj")
+        if own_gate:
+            outputs.append((attention.g_proj, "attn_gate"))
+        inputs = [(o_proj, "attn_gated" if gated or own_gate else "attn_ctx"), (norms["ffn_norm"] if "ffn_norm" in norms else block.mlp, "ffn_inp")]
         if hasattr(attention, "qkv_proj"):
             kv = attention.num_key_value_heads * attention.head_dim
             self._hook_parts(index, attention.qkv_proj, "qkv", (o_proj.in_features, kv, kv))
@@ -174,7 +179,9 @@ class Hooks:
         if hasattr(mlp, "experts"):
             shared = next((getattr(mlp, name) for name in ("shared_expert", "shared_experts", "shared_mlp") if hasattr(mlp, name)), None)
             if shared is not None:
-                mlp.experts.register_forward_hook(lambda _m, _i, out: self._dump.layer(index, "ffn_mix", out.flatten(0, -2).numpy()))
+                factor = getattr(mlp, "routed_scaling_factor", 1.0)  # of a class whose router leaves it out
+                mlp.experts.register_forward_hook(
+                    lambda _m, _i, out: self._dump.layer(index, "ffn_mix", (out * factor).flatten(0, -2).numpy()))
                 parts = [(shared.gate_proj, "shared_gate"), (shared.up_proj, "shared_up"), (shared.down_proj, "shared_out")]
                 if hasattr(mlp, "shared_expert_gate"):
                     parts.append((mlp.shared_expert_gate, "shared_weight"))

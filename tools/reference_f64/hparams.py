@@ -26,7 +26,7 @@ class Family:
     modeling_qwen3_moe, modeling_qwen3_5, modeling_qwen3_next, modeling_gpt_oss, modeling_smollm3, modeling_gemma3, modeling_gemma4, modeling_granite, modeling_phi3,
     modeling_ministral3, modeling_ernie4_5, modeling_olmo2, modeling_olmo3, modeling_exaone4,
     modeling_seed_oss, modeling_hunyuan_v1_dense, modeling_hunyuan_v1_moe, modeling_glm4, modeling_glm4_moe, modeling_dots1, modeling_ernie4_5_moe,
-    modeling_minimax_m2, modeling_qwen2_moe, modeling_olmoe, modeling_granitemoeshared, modeling_gemma2, modeling_lfm2, modeling_lfm2_moe, modeling_granitemoehybrid."""
+    modeling_laguna, modeling_minimax_m2, modeling_qwen2_moe, modeling_olmoe, modeling_granitemoeshared, modeling_gemma2, modeling_lfm2, modeling_lfm2_moe, modeling_granitemoehybrid."""
 
     qk_layout: str  # dims of a head that RoPE pairs: neighbours ("interleaved") or halves of the head ("half")
     biases: tuple[str, ...] = ()  # products with one
@@ -48,6 +48,7 @@ class Family:
     own: tuple[str, ...] = ()  # keys that are refused elsewhere
     theta: float = 10000.0  # RoPE's, where the file does not say
     window_period: int = 0  # each layer but every so many has the sliding window; 1: all; 0: there is none
+    full_first: bool = False  # of so many layers the first is without it, not the last
     window: int = 0  # where the file does not say
     window_rope: str = "same"  # RoPE's in layers with a window; "unscaled": without scaling; "alone": the others have none
     window_theta: float | None = None  # the unscaled one's, where the file does not say; None: the others'
@@ -55,6 +56,7 @@ class Family:
     whole_yarn: bool = True  # Yarn.whole
     long_rope: bool = False  # there may be divisors of frequencies for long and for short runs
     output_gate: bool = False  # attention's context is multiplied by the sigmoid of a second q
+    softplus_gate: bool = False  # or by the softplus of a product of its own, of each value or of each head
     full_period: int = 0  # all layers but each so many are Gated DeltaNets, where the file does not say; 0: none is
     grouped: bool = False  # DeltaNet.grouped
     short_conv: bool = False  # layers without KV heads are short convolutions
@@ -96,6 +98,9 @@ FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("
             "qwen2moe": Family("half", biases=QKV_BIASES, experts=True, adds_up=False, shared_expert=True, own=("expert_shared_count",)),
             "olmoe": Family("half", head_norm=True, row_norm=True, experts=True, expert_width="feed_forward_length", adds_up=False),
             "dots1": Family("half", head_norm=True, router="sigmoid", expert_bias=True, adds_up=False, **COUNTED),
+            "laguna": Family("half", head_norm=True, softplus_gate=True, window_period=4, full_first=True, window_rope="unscaled", router="sigmoid",
+                             expert_bias=True, adds_up=False, experts=True, shared_expert=True, plain_shared=True, dense_first=True,
+                             own=("expert_shared_count", "leading_dense_block_count")),
             "minimax-m2": Family("half", head_norm=True, row_norm=True, experts=True, router="sigmoid", expert_bias=True),
             "glm4moe": Family("half", biases=QKV_BIASES, may_lack_biases=True, head_norm=True, may_lack_head_norm=True,
                               ffn_norm="post_attention_norm", router="sigmoid", expert_bias=True, adds_up=False,
@@ -169,7 +174,8 @@ class HParams:
     n_layers: int
     d_model: int
     d_ff: int  # of one expert, where there are any
-    n_heads: int
+    n_heads: int  # the most of a layer
+    heads: tuple[int, ...]  # by layer
     n_kv_heads: int
     head_dim: int  # width of one query or key head
     value_dim: int  # width of one value head
@@ -235,9 +241,12 @@ def layer_shapes(hp: HParams, family: Family, layer: int) -> dict[str, tuple[int
     """Of the tensors of a layer, by the names after blk.N."""
     head_dim, kv_heads, d_ff = hp.head_dim_of(layer), hp.kv_heads[layer], hp.d_ffs[layer]
     value_dim = head_dim if hp.window_head_dim else hp.value_dim
-    q_width, kv_width, v_width = hp.n_heads * head_dim, kv_heads * head_dim, kv_heads * value_dim
+    n_heads = hp.heads[layer]
+    q_width, kv_width, v_width = n_heads * head_dim, kv_heads * head_dim, kv_heads * value_dim
     matrices = {"attn_q": ((1 + family.output_gate) * q_width, hp.d_model), "attn_k": (kv_width, hp.d_model), "attn_v": (v_width, hp.d_model),
-                "attn_output": (hp.d_model, hp.n_heads * value_dim)}
+                "attn_output": (hp.d_model, n_heads * value_dim)}
+    if family.softplus_gate:
+        matrices["attn_gate"] = (n_heads, hp.d_model)
     recurrent = {}
     if hp.is_recurrent(layer) and hp.conv_width:
         matrices = {f"shortconv.{name}": (hp.d_model, hp.d_model) for name in ("b", "c", "x", "out_proj")}
@@ -354,8 +363,10 @@ class Reader:
     def read(self) -> HParams:
         self._check()
         family, number = self.family, self._number
-        d_model, n_heads = number("embedding_length"), number("attention.head_count")
+        d_model = number("embedding_length")
         n_layers = number("block_count") - number("nextn_predict_layers", 0)  # the blocks behind only guess
+        heads = self._numbers("attention.head_count", n_layers)
+        n_heads = max(heads)
         head_dim = number("attention.key_length", d_model // n_heads)
         rope = self._rope(number("rope.dimension_count", head_dim))
         if family.mamba and not self._value(f"{self.arch}.rope.scaling.finetuned", True):
@@ -370,6 +381,8 @@ class Reader:
         kv_heads = self._numbers("attention.head_count_kv", n_layers, n_heads)
         pattern = self._value(f"{self.arch}.attention.sliding_window_pattern", None)
         pattern = tuple(map(bool, pattern)) if isinstance(pattern, list) else ()
+        if family.full_first and not pattern:
+            pattern = tuple(i % number("attention.sliding_window_pattern", family.window_period) != 0 for i in range(n_layers))
         hp = HParams(
             n_layers=n_layers,
             d_model=d_model,
@@ -380,6 +393,7 @@ class Reader:
             experts_scale=float(number("expert_weights_scale", 0.0)) or 1.0,
             experts_add_up=bool(number("expert_weights_norm", family.adds_up)),
             n_heads=n_heads,
+            heads=heads,
             n_kv_heads=max(kv_heads) if by_kv_heads else kv_heads[0],
             kv_heads=kv_heads,
             head_dim=head_dim,
@@ -413,8 +427,8 @@ class Reader:
         )
         if family.experts and not 0 < hp.n_experts_used <= hp.n_experts:
             raise UnsupportedModel(f"{hp.n_experts_used} of {hp.n_experts} experts")
-        if any(n == 0 and not by_kv_heads or n and hp.n_heads % n for n in hp.kv_heads):
-            raise UnsupportedModel(f"{hp.n_heads} heads cannot share {hp.kv_heads} KV heads")
+        if any(n == 0 and not by_kv_heads or n and of_layer % n for of_layer, n in zip(heads, hp.kv_heads, strict=True)):
+            raise UnsupportedModel(f"{heads} heads cannot share {hp.kv_heads} KV heads")
         if rope.dims % 2 or not (0 if family.mamba else 1) <= rope.dims <= hp.head_dim:
             raise UnsupportedModel(f"rope.dimension_count {rope.dims} with head_dim {hp.head_dim}")
         return hp

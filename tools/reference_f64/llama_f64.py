@@ -135,6 +135,10 @@ class F64:
     def convolved(self, rows: np.ndarray, before: np.ndarray, weight: str) -> tuple[np.ndarray, np.ndarray]:
         return convolved(rows, before, self.model.weight(weight))
 
+    def softplus_gated(self, x: np.ndarray, gate: np.ndarray) -> np.ndarray:
+        """Of gates of each value, or of as many values beside each other as there are for one."""
+        return (x.reshape(*gate.shape, -1) * np.logaddexp(0.0, gate)[..., None]).reshape(x.shape)
+
     def silu(self, x: np.ndarray) -> np.ndarray:
         return silu(x)
 

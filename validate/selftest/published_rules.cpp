@@ -24,6 +24,8 @@ constexpr std::array kQwen2 = {
     PublishedStep{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N})"
                   R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
 
+constexpr std::array kLaguna = {PublishedStep{R"([^\n]+|[\n]+)"}, kQwen2[0]};
+
 constexpr std::array kQwen35 = {
     PublishedStep{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N})"
                   R"(| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
@@ -116,6 +118,7 @@ constexpr std::array kRules = {
     PublishedRule{"hunyuan", kQwen2},
     PublishedRule{"minimax-m2", kGpt4o},
     PublishedRule{"olmo", kGpt2},
+    PublishedRule{"laguna", kLaguna},
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "engine/forward/route.h"
 #include "engine/model/tensor_roles.h"
 #include "quant/formats/dequantize.h"
+#include "quant/numerics/delta_net.h"
 
 namespace llm::reference {
 namespace {
@@ -127,7 +128,7 @@ std::vector<float> Interpreter::run(const Tap& tap, int layer, const OpInputs& i
       activate(Activation::kSwiGlu, in.taps[1], std::vector<float>(y.begin(), y.end()), y);
       break;
     case TapOp::kOutputGate:
-      activate(Activation::kSigmoid, in.taps[1], x, y);
+      open_gate(layer, in.taps[1], x, y);
       break;
     case TapOp::kActivation:
       activate(ffn(layer).activation, x, in.taps[1], y);
@@ -159,6 +160,14 @@ void Interpreter::store(std::span<const std::size_t> positions, std::span<const 
   const std::size_t n = positions.size();
   for (std::size_t t = 0; t < n; ++t)
     cache.store(cache_layer, 0, positions[t], row(keys, t, n), row(values, t, n));
+}
+
+void Interpreter::open_gate(int layer, std::span<const float> gates, std::span<const float> x,
+                            std::span<float> y) const {
+  if (config_of(layer).attention()->output_gate == OutputGate::kSigmoid)
+    return activate(Activation::kSigmoid, gates, x, y);
+  const std::size_t each = x.size() / gates.size();  // values of a gate
+  for (std::size_t i = 0; i < x.size(); ++i) y[i] = x[i] * contract::softplus(gates[i / each]);
 }
 
 void Interpreter::convolve(const Tap& tap, int layer, const OpInputs& in,

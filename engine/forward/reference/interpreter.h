@@ -82,6 +82,9 @@ class Interpreter {
   void attend(const Tap& tap, int layer, const OpInputs& in, std::span<float> y) const;
 
   /// Of layers with a state; rows are of positions in a row.
+  /// Attention's output times the sigmoid or softplus of its gates.
+  void open_gate(int layer, std::span<const float> gates, std::span<const float> x,
+                 std::span<float> y) const;
   void convolve(const Tap& tap, int layer, const OpInputs& in, std::span<float> y) const;
   void delta_rule(const Tap& tap, int layer, const OpInputs& in, std::span<float> y) const;
 

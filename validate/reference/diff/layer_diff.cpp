@@ -160,6 +160,8 @@ class Differ {
       head_dim = dims[at];
       rope_dim = 0;
     }
+    const auto& turned = e.rope_dims.empty() ? a.rope_dims : e.rope_dims;
+    if (const auto at = static_cast<std::size_t>(layer); at < turned.size()) rope_dim = turned[at];
     std::string note = to_interleaved(actual_, head_dim, rope_dim, actual);
     return note.empty() ? to_interleaved(reference_, head_dim, rope_dim, expected) : note;
   }

@@ -37,6 +37,7 @@ struct DumpMeta {
   std::size_t rope_dim = 0;  ///< leading dims of a head that rotate
   /// head_dim of each layer, all of which rotates, where layers differ; else empty.
   std::vector<std::size_t> head_dims = {};
+  std::vector<std::size_t> rope_dims = {};  ///< rope_dim of each layer, where layers differ
 };
 
 /// The JSON text. Keys are sorted, so equal metadata gives equal bytes.

@@ -32,6 +32,7 @@ std::string to_json(const DumpMeta& meta) {
   json["hparams"] = {
       {"n_layers", meta.n_layers}, {"head_dim", meta.head_dim}, {"rope_dim", meta.rope_dim}};
   if (!meta.head_dims.empty()) json["hparams"]["head_dims"] = meta.head_dims;
+  if (!meta.rope_dims.empty()) json["hparams"]["rope_dims"] = meta.rope_dims;
   // Names come from model files and need not be UTF-8; the dump must be.
   return json_text(json);
 }
@@ -79,13 +80,16 @@ Result<DumpMeta> parse_dump_meta(std::string_view text) {
     if (!sizes.has(key) || (*shape)[key].is_null()) continue;  // unknown
     LLM_TRY(*target, sizes.count(key, 0, kMaxShape));
   }
-  if (!sizes.has("head_dims")) return meta;
-  LLM_TRY(const Json* dims, sizes.list("head_dims"));
-  for (const Json& dim : *dims) {
-    if (!dim.is_number_unsigned() || dim.get<std::uint64_t>() > kMaxShape)
-      return malformed_json(sizes.field("head_dims"), shown_json(dim),
-                            fmt::format("a number from 0 to {}", kMaxShape));
-    meta.head_dims.push_back(dim.get<std::size_t>());
+  for (const auto& [key, target] :
+       {std::pair{"head_dims", &meta.head_dims}, std::pair{"rope_dims", &meta.rope_dims}}) {
+    if (!sizes.has(key)) continue;
+    LLM_TRY(const Json* dims, sizes.list(key));
+    for (const Json& dim : *dims) {
+      if (!dim.is_number_unsigned() || dim.get<std::uint64_t>() > kMaxShape)
+        return malformed_json(sizes.field(key), shown_json(dim),
+                              fmt::format("a number from 0 to {}", kMaxShape));
+      target->push_back(dim.get<std::size_t>());
+    }
   }
   return meta;
 }

@@ -81,7 +81,8 @@ std::string suspects(const Tap& tap, const std::string& type) {
       return "1/sqrt(d), the cap of scores, the causal mask, which KV head a head reads, or rows "
              "of the KV cache";
     case TapOp::kOutputGate:
-      return "the sigmoid, or rows of q and of the gate exchanged";
+      return "the sigmoid or softplus, which head a gate is of, or rows of q and of the gate "
+             "exchanged";
     case TapOp::kConvolution:
       return "the order of the convolution's weights, its bias, or what a sequence keeps of "
              "earlier "
