@@ -56,7 +56,8 @@ inline constexpr SamplerField kSamplerFields[] = {
      "sample from the K most likely tokens; 0 disables"},
     {"top_n_sigma", "top-nsigma,top-n-sigma", "N", &SamplerOptions::top_n_sigma, -1, 100, -100, 300,
      100,
-     "sample from the tokens whose logits are at most N standard deviations below the largest; 0 or "
+     "sample from the tokens whose logits are at most N standard deviations below the largest; 0 "
+     "or "
      "less disables",
      /*may_be_absent=*/true},
     {"top_p", "top-p", "P", &SamplerOptions::top_p, 0, 1, 0, 100, 100,

@@ -133,8 +133,8 @@ TEST_CASE("a command line of llama-server starts a server", "[llmserve]") {
   Server server(std::vector<std::string>(std::istream_iterator<std::string>(words), {}));
   server.get("/props").must_match(R"({"total_slots": 3, "model_alias": "one",
       "default_generation_settings": {"n_ctx": 200}})"_j);
-  require_words(server.end().err, {"without effect: -ngl (there is no GPU code", "-fa (", "--jinja (",
-                                   "-ub (", "--no-webui ("});
+  require_words(server.end().err, {"without effect: -ngl (there is no GPU code", "-fa (",
+                                   "--jinja (", "-ub (", "--no-webui ("});
 }
 
 TEST_CASE("a model that is named as hubs name it gets -hf's advice", "[llmserve]") {

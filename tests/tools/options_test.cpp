@@ -101,7 +101,8 @@ TEST_CASE("every error of a command line is found", "[options]") {
   Fixture f;
   f.table.foreign("pi", "leave it out");
   // After an unknown option it is not known whether a word is its value: no other error is made up.
-  REQUIRE_FALSE(f.error_of({"m", "--temp", "x", "-pi", "8", "--nope=1", "a", "b", "-n", "y"}).empty());
+  REQUIRE_FALSE(
+      f.error_of({"m", "--temp", "x", "-pi", "8", "--nope=1", "a", "b", "-n", "y"}).empty());
   std::vector<std::string> fields;
   for (const Error& error : f.table.further_errors()) fields.push_back(error.field);
   CHECK(fields == std::vector<std::string>{"--nope", "--temp", "-n"});

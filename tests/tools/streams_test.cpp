@@ -110,9 +110,9 @@ TEST_CASE("options of llama.cpp get a sentence", "[tools][streams]") {
     tools.shell("llmrun tiny.gguf -p a -n 1 " + option)
         .must_refuse(2, {"llmrun: error: " + name + ": unknown here; "});
   }
-  for (const std::string option : {"-ngl 99", "--n-gpu-layers 99", "--mlock", "-fa", "-fa on",
-                                   "-fa 0", "-sm row", "--jinja", "-cb", "--metrics", "--slots", "-lv 1",
-                                   "--log-disable", "--numa distribute"}) {
+  for (const std::string option :
+       {"-ngl 99", "--n-gpu-layers 99", "--mlock", "-fa", "-fa on", "-fa 0", "-sm row", "--jinja",
+        "-cb", "--metrics", "--slots", "-lv 1", "--log-disable", "--numa distribute"}) {
     const Finished run = tools.shell("llmrun tiny.gguf -p a -n 1 " + option);
     run.must_end(0);
     CHECK_THAT(run.err, Contains("without effect: " + option.substr(0, option.find(' ')) + " ("));

@@ -60,8 +60,8 @@ void add_options_without_effect(OptionTable& table) {
 void add_server_options_without_effect(OptionTable& table) {
   using Operand = OptionTable::Operand;
   constexpr const char* kShared = "requests with the same prefix always share its KV cache";
-  table.without_effect("props,embedding,embeddings,rerank,reranking,webui",
-                       Operand::kNone, "it is always on");
+  table.without_effect("props,embedding,embeddings,rerank,reranking,webui", Operand::kNone,
+                       "it is always on");
   table.without_effect("no-webui", Operand::kNone, "the page at / is always on");
   table.without_effect(
       "cache-prompt,no-cache-prompt,enable-prefix-caching,kv-unified,kvu,"

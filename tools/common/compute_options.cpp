@@ -20,9 +20,10 @@ Option& add_isa_option(OptionTable& table, std::optional<Isa>* isa) {
 void add_compute_options(OptionTable& table, std::optional<Isa>* isa, KvType* kv,
                          Compute* compute) {
   add_isa_option(table, isa).from_env("LLM_ISA");
-  table.choice("kv", "TYPE", kv,
-               {{"f16", KvType::kF16}, {"f32", KvType::kF32}, {"q8", KvType::kQ8}, {"q8_0", KvType::kQ8}},
-               "type of the KV cache; q8 needs 9/16 of the memory of f16");
+  table.choice(
+      "kv", "TYPE", kv,
+      {{"f16", KvType::kF16}, {"f32", KvType::kF32}, {"q8", KvType::kQ8}, {"q8_0", KvType::kQ8}},
+      "type of the KV cache; q8 needs 9/16 of the memory of f16");
   table.choice("compute", "KIND", compute, {{"int8", Compute::kInt8}, {"f32", Compute::kF32}},
                "type of the activations in matrix multiplications");
 }

@@ -54,7 +54,7 @@ cxxopts::Options declare(const OptionTable& table) {
 /// after a short one that is more than letters and digits (`-n=5`, `-n-5`, `-p"a b"`).
 struct Spelling {
   std::vector<std::string> words;
-  std::vector<std::string> typed;  ///< each option in `words` as the user wrote it
+  std::vector<std::string> typed;         ///< each option in `words` as the user wrote it
   std::vector<std::string> unknown = {};  ///< as they were typed; not in `words`
   std::vector<OptionTable::WithoutEffect> without_effect = {};  ///< not in `words`
 };
@@ -242,9 +242,8 @@ std::vector<Error> OptionTable::find_errors(std::span<const char* const> args) {
   for (std::size_t i = 0; i < found.size(); ++i) {
     const Option& option = *find(found[i].key());
     if (option.is_flag() && found[i].value() != kNoValue) {
-      errors.push_back(
-          usage_error(spelling.typed[i],
-                      fmt::format("found {}, need no value", quoted("=" + found[i].value()))));
+      errors.push_back(usage_error(spelling.typed[i], fmt::format("found {}, need no value",
+                                                                  quoted("=" + found[i].value()))));
       continue;
     }
     const bool given_none = option.value_optional && found[i].value() == kNoValue;

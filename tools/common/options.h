@@ -168,8 +168,8 @@ class OptionTable {
   /// Sets the targets. Reads the environment only for options that name a variable.
   /// @param args  without the program's name
   /// Errors: kUsage naming the option as it was typed, what was found and what is needed; an
-  /// unknown one gets as a hint its foreign() advice or the nearest known name. further_errors() has
-  /// all but the first.
+  /// unknown one gets as a hint its foreign() advice or the nearest known name. further_errors()
+  /// has all but the first.
   Status parse(std::span<const char* const> args);
   const std::vector<Error>& further_errors() const { return errors_; }
 
