@@ -201,7 +201,7 @@ TEST_CASE("bash offers options, their words, verbs, types and files", "[tools][c
   CHECK(bash_offers("llmgguf", "llmgguf --vocab") == "--vocab-only\n");
   CHECK(bash_offers("llmquant", "llmquant a b Q5_K_") == "Q5_K_S\nQ5_K_M\n");
   CHECK(bash_offers("llmquant", "llmquant --tensor-type x=Q8_0 t") == "tiny.gguf\n");
-  CHECK(bash_offers("llmrun", "llmrun --kv ''") == "f16\nf32\nq8\n");
+  CHECK(bash_offers("llmrun", "llmrun --kv ''") == "f16\nf32\nq8\nq8_0\n");
   CHECK(bash_offers("llmrun", "llmrun -m t") == "tiny.gguf\n");
   CHECK(bash_offers("llmrun", "llmrun -n ''") == "\n");  // a number
 }
