@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/shown_text.h"
+#include "engine/model/hyper_parameters_reader.h"
 #include "engine/model/missing_architectures.h"
 #include "engine/model/rope.h"
 #include "engine/model/tensor_name.h"
@@ -17,76 +18,8 @@
 #include "quant/numerics/contract.h"
 
 namespace llm {
-namespace {
 
-// Far above every model; keeps products of two of these far from wrapping.
-constexpr std::uint64_t kMaxDim = 1U << 24;
-constexpr std::size_t kMaxConvWidth = 16;
-// A context that memory cannot hold is the session's error (kResource), not the file's.
-constexpr std::uint64_t kMaxContext = UINT32_MAX;
-
-class Reader {
- public:
-  explicit Reader(const GgufFile& gguf) : gguf_(gguf) {}
-
-  Result<HyperParameters> run();
-
- private:
-  Status read_architecture();
-  Status read_blocks();
-  Status read_width();
-  Status read_experts();
-  Status read_heads();
-  Status read_windows();
-  Status read_head_dim();
-  Status read_shared_keys();
-  Status read_delta_nets();
-  Status read_short_convs();
-  Result<std::size_t> read_conv_width() const;
-  Status read_router(FfnSpec& spec) const;
-  Result<std::size_t> read_shared_width(std::size_t d_expert) const;
-  Result<std::vector<bool>> read_recurrent_layers() const;
-  /// A flag of each layer; empty where the key is absent or holds no array.
-  Result<std::vector<bool>> read_flags(const std::string& key) const;
-  Status read_context();
-  Status read_rope();
-  Result<std::size_t> read_rope_dims(std::string_view suffix, std::size_t absent,
-                                     bool of_windows) const;
-  Status read_rope_scaling(RopeSpec& rope) const;
-  Status read_yarn(RopeSpec& rope) const;
-  Status check_yarn_magnitude(double magnitude) const;
-  Status read_query_growth(RopeSpec& rope) const;
-  Status check_long_factors() const;
-  Status read_layers();
-  Status read_scales();
-
-  Error malformed(std::string_view key, std::string message) const {
-    return gguf_.value_error(ErrorCode::kMalformed, key, std::move(message));
-  }
-  Error unsupported(std::string_view key, std::string message) const {
-    return gguf_.value_error(ErrorCode::kUnsupported, key, std::move(message));
-  }
-  /// A value of each layer.
-  using PerLayer = std::vector<std::uint64_t>;
-  /// An array's values, or n_layers times a count.
-  Result<PerLayer> read_per_layer(const std::string& key) const;
-  Status check_count(const std::string& key, const GgufValue& array) const;
-  /// The same, 1 to kMaxDim.
-  Result<PerLayer> read_dims(const std::string& key) const;
-  /// The same where all layers have one value.
-  Result<std::size_t> read_dim(const std::string& key) const;
-  /// The value, and its layer where layers differ.
-  static std::string shown(const PerLayer& values, std::size_t layer);
-  Result<float> read_positive(const std::string& key, float absent) const;
-
-  std::string key_of(std::string_view suffix) const { return config_.architecture->key(suffix); }
-  const HyperParameterKeys& keys() const { return config_.architecture->keys; }
-
-  const GgufFile& gguf_;
-  HyperParameters config_;
-};
-
-Result<HyperParameters> Reader::run() {
+Result<HyperParameters> HyperParametersReader::run() {
   LLM_RETURN_IF_ERROR(read_architecture());
   LLM_RETURN_IF_ERROR(check_refused_keys(gguf_, *config_.architecture));
   LLM_RETURN_IF_ERROR(read_blocks());
@@ -106,7 +39,7 @@ Result<HyperParameters> Reader::run() {
   return config_;
 }
 
-Status Reader::read_architecture() {
+Status HyperParametersReader::read_architecture() {
   constexpr std::string_view kKey = "general.architecture";
   LLM_TRY(const std::string_view found, gguf_.get_string(kKey));
   const std::string experts_key = fmt::format("{}.{}", found, HyperParameterKeys().n_experts);
@@ -123,7 +56,7 @@ Status Reader::read_architecture() {
                                        needs.empty() ? "" : "; it would need ", needs));
 }
 
-Status Reader::read_layers() {
+Status HyperParametersReader::read_layers() {
   const auto has_role = [&](std::string_view name) {
     return std::ranges::count(config_.architecture->roles, name, &RoleNeed::role) > 0;
   };
@@ -143,7 +76,7 @@ Status Reader::read_layers() {
   return Ok{};
 }
 
-Status Reader::read_windows() {
+Status HyperParametersReader::read_windows() {
   const std::string key = key_of(keys().sliding_window);
   LLM_TRY(const std::uint64_t window, gguf_.get_unsigned_or(key, config_.architecture->window));
   if (window == 0) return Ok{};
@@ -169,7 +102,7 @@ Status Reader::read_windows() {
   return Ok{};
 }
 
-Status Reader::read_scales() {
+Status HyperParametersReader::read_scales() {
   const Architecture& architecture = *config_.architecture;
   if (architecture.scales_embedding)
     config_.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(config_.d_model)));
@@ -210,7 +143,7 @@ Status Reader::read_scales() {
   return Ok{};
 }
 
-Status Reader::read_blocks() {
+Status HyperParametersReader::read_blocks() {
   const std::string key = key_of(keys().n_layers);
   LLM_TRY(const std::uint64_t declared, gguf_.get_unsigned(key));
   std::uint64_t present = 0;  // one more than the largest N of blk.N
@@ -239,7 +172,7 @@ Status Reader::read_blocks() {
   return Ok{};
 }
 
-Result<std::size_t> Reader::read_dim(const std::string& key) const {
+Result<std::size_t> HyperParametersReader::read_dim(const std::string& key) const {
   LLM_TRY(const PerLayer dims, read_dims(key));
   for (std::size_t i = 1; i < dims.size(); ++i) {
     if (dims[i] == dims[0]) continue;
@@ -250,7 +183,8 @@ Result<std::size_t> Reader::read_dim(const std::string& key) const {
   return static_cast<std::size_t>(dims[0]);
 }
 
-Result<Reader::PerLayer> Reader::read_dims(const std::string& key) const {
+Result<HyperParametersReader::PerLayer> HyperParametersReader::read_dims(
+    const std::string& key) const {
   LLM_TRY(PerLayer dims, read_per_layer(key));
   for (std::size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] == 0 || dims[i] > kMaxDim)
@@ -259,14 +193,15 @@ Result<Reader::PerLayer> Reader::read_dims(const std::string& key) const {
   return dims;
 }
 
-Status Reader::check_count(const std::string& key, const GgufValue& array) const {
+Status HyperParametersReader::check_count(const std::string& key, const GgufValue& array) const {
   const std::size_t n = config_.n_layers + config_.n_mtp_layers;
   if (array.count == n) return Ok{};
   return malformed(
       key, fmt::format("found an array of n = {}, need one value a layer: {}", array.count, n));
 }
 
-Result<Reader::PerLayer> Reader::read_per_layer(const std::string& key) const {
+Result<HyperParametersReader::PerLayer> HyperParametersReader::read_per_layer(
+    const std::string& key) const {
   const GgufValue* value = gguf_.find(key);
   if (value == nullptr || value->type != GgufType::kArray) {
     LLM_TRY(const std::uint64_t of_all, gguf_.get_unsigned(key));
@@ -283,13 +218,13 @@ Result<Reader::PerLayer> Reader::read_per_layer(const std::string& key) const {
   return out;
 }
 
-std::string Reader::shown(const PerLayer& values, std::size_t layer) {
+std::string HyperParametersReader::shown(const PerLayer& values, std::size_t layer) {
   const bool alike = std::ranges::count(values, values[0]) == std::ssize(values);
   return alike ? fmt::format("{}", values[layer])
                : fmt::format("{} in layer {}", values[layer], layer);
 }
 
-Status Reader::read_width() {
+Status HyperParametersReader::read_width() {
   LLM_TRY(config_.d_model, read_dim(key_of(keys().d_model)));
   LLM_TRY(const PerLayer widths, read_dims(key_of(keys().d_ff)));
   for (std::size_t i = 0; i < config_.n_layers; ++i)
@@ -314,89 +249,7 @@ Status Reader::read_width() {
   return Ok{};
 }
 
-Status Reader::read_experts() {
-  if (!config_.architecture->has_experts) return Ok{};
-  const std::string used_key = key_of(keys().n_experts_used);
-  LLM_TRY(const std::size_t n_experts, read_dim(key_of(keys().n_experts)));
-  LLM_TRY(const std::size_t n_used, read_dim(used_key));
-  if (n_used > n_experts)
-    return malformed(used_key,
-                     fmt::format("found {}, need at most expert_count {}", n_used, n_experts));
-  // An expert's rows are whole panels of the tensor that holds all experts.
-  const auto check = [this](std::string_view key, std::size_t size) -> Status {
-    if (size % contract::kPanelRows == 0) return Ok{};
-    return unsupported(key_of(key), fmt::format("found {}, need a multiple of {} in a model with "
-                                                "experts",
-                                                size, contract::kPanelRows));
-  };
-  LLM_RETURN_IF_ERROR(check(keys().d_model, config_.d_model));
-  FfnSpec spec{
-      .n_experts = n_experts, .n_used = n_used, .own_norms = config_.architecture->has_ffn_norms};
-  spec.weighs_shared = config_.architecture->weighs_shared;
-  LLM_RETURN_IF_ERROR(read_router(spec));
-  std::uint64_t n_dense = 0;
-  std::string_view width_key = keys().d_ff;
-  if (config_.architecture->has_dense_layers) {
-    width_key = keys().d_expert;
-    const std::string key = key_of(keys().n_dense_layers);
-    LLM_TRY(n_dense, gguf_.get_unsigned_or(key, 0));
-    if (n_dense > config_.n_layers)
-      return malformed(key, fmt::format("found {}, need at most {} = {}", n_dense,
-                                        key_of(keys().n_layers), config_.n_layers));
-  }
-  LLM_TRY(const PerLayer widths, read_dims(key_of(width_key)));
-  for (std::size_t i = static_cast<std::size_t>(n_dense); i < config_.n_layers; ++i) {
-    spec.d_ff = static_cast<std::size_t>(widths[i]);
-    LLM_RETURN_IF_ERROR(check(width_key, spec.d_ff));
-    LLM_TRY(spec.d_shared, read_shared_width(spec.d_ff));
-    config_.layers[i].ffns = {spec};
-  }
-  if (config_.architecture->has_ffn_norms)
-    config_.router_divisor = static_cast<float>(std::sqrt(static_cast<double>(config_.d_model)));
-  return Ok{};
-}
-
-/// The width of the expert that every row goes through; 0: there is none.
-Result<std::size_t> Reader::read_shared_width(std::size_t d_expert) const {
-  const Architecture& architecture = *config_.architecture;
-  if (!architecture.has_shared_expert) return std::size_t{0};
-  if (!architecture.counts_shared) {
-    const std::string width_key = key_of(keys().d_shared);
-    if (architecture.weighs_shared) return read_dim(width_key);
-    if (gguf_.find(width_key) == nullptr) return std::size_t{0};
-    LLM_TRY(const PerLayer widths, read_per_layer(width_key));
-    return std::ranges::count(widths, 0U) == std::ssize(widths) ? std::size_t{0}
-                                                                : read_dim(width_key);
-  }
-  const std::string key = key_of(keys().n_shared_experts);
-  LLM_TRY(const std::uint64_t n, gguf_.get_unsigned_or(key, 0));
-  if (n > kMaxDim / d_expert)
-    return malformed(
-        key, fmt::format("found {}, need at most {} of width {}", n, kMaxDim / d_expert, d_expert));
-  return static_cast<std::size_t>(n) * d_expert;
-}
-
-/// How the experts are chosen.
-Status Reader::read_router(FfnSpec& spec) const {
-  spec.router = config_.architecture->router;
-  // llama.cpp's numbers (llama_expert_gating_func_type in its src/llama-hparams.h).
-  const bool is_softmax = spec.router == Router::kSoftmax;
-  const std::uint64_t known = is_softmax ? 1 : 2;
-  const std::string key = key_of(keys().router);
-  LLM_TRY(const std::uint64_t found, gguf_.get_unsigned_or(key, known));
-  if (found != known)
-    return unsupported(key, fmt::format("found {}, need {}: weights of experts are {} here", found,
-                                        known, is_softmax ? "a softmax" : "sigmoids"));
-  LLM_TRY(spec.weights_add_up,
-          gguf_.get_bool_or(key_of(keys().experts_add_up), config_.architecture->weights_add_up));
-  const std::string scale_key = key_of(keys().experts_scale);
-  LLM_TRY(spec.experts_scale, gguf_.get_float_or(scale_key, 1));
-  if (spec.experts_scale == 0) spec.experts_scale = 1;  // a key that is not there
-  LLM_TRY(spec.experts_scale, read_positive(scale_key, spec.experts_scale));
-  return Ok{};
-}
-
-Status Reader::read_heads() {
+Status HyperParametersReader::read_heads() {
   const std::string key = key_of(keys().n_heads);
   const std::string kv_key = key_of(keys().n_kv_heads);
   LLM_TRY(const PerLayer heads, read_per_layer(key));
@@ -427,7 +280,7 @@ Status Reader::read_heads() {
   return Ok{};
 }
 
-Status Reader::read_head_dim() {
+Status HyperParametersReader::read_head_dim() {
   for (std::size_t i = 0; i < config_.n_layers; ++i) {
     if (config_.layers[i].attention() == nullptr) continue;
     AttentionSpec& spec = *config_.layers[i].attention();
@@ -474,7 +327,7 @@ Status Reader::read_head_dim() {
 
 /// The last layers may read the keys and values of the last layer before them all that has equal
 /// heads and window.
-Status Reader::read_shared_keys() {
+Status HyperParametersReader::read_shared_keys() {
   const std::string key = key_of(keys().shared_kv_layers);
   LLM_TRY(const std::uint64_t n_shared, gguf_.get_unsigned_or(key, 0));
   if (n_shared >= config_.n_layers)
@@ -495,7 +348,7 @@ Status Reader::read_shared_keys() {
   return Ok{};
 }
 
-Result<std::vector<bool>> Reader::read_flags(const std::string& key) const {
+Result<std::vector<bool>> HyperParametersReader::read_flags(const std::string& key) const {
   std::vector<bool> out;
   const GgufValue* value = gguf_.find(key);
   if (value == nullptr || value->type != GgufType::kArray) return out;
@@ -506,77 +359,7 @@ Result<std::vector<bool>> Reader::read_flags(const std::string& key) const {
   return out;
 }
 
-Result<std::vector<bool>> Reader::read_recurrent_layers() const {
-  const std::string key = key_of(keys().recurrent_layers);
-  LLM_TRY(std::vector<bool> out, read_flags(key));
-  if (!out.empty()) return out;
-  if (const GgufValue* value = gguf_.find(key); value != nullptr)
-    return malformed(key, fmt::format("found {}, need an array of BOOL", value->type_name()));
-  const std::string period_key = key_of(keys().full_attention_period);
-  LLM_TRY(const std::uint64_t period,
-          gguf_.get_unsigned_or(period_key, config_.architecture->full_attention_period));
-  if (period == 0) return malformed(period_key, "found 0, need at least 1");
-  for (std::size_t i = 0; i < config_.n_layers; ++i) out.push_back((i + 1) % period != 0);
-  return out;
-}
-
-Result<std::size_t> Reader::read_conv_width() const {
-  const std::string key = key_of(keys().conv_width);
-  LLM_TRY(const std::size_t width, read_dim(key));
-  if (width < 2 || width > kMaxConvWidth)
-    return unsupported(key, fmt::format("found {}, need 2 to {}", width, kMaxConvWidth));
-  return width;
-}
-
-Status Reader::read_short_convs() {
-  if (!config_.architecture->has_short_convs) return Ok{};
-  LLM_TRY(const std::size_t width, read_conv_width());
-  for (LayerSpec& layer : config_.layers)
-    if (auto* spec = std::get_if<ShortConvSpec>(&layer.mixer)) spec->conv_width = width;
-  return Ok{};
-}
-
-Status Reader::read_delta_nets() {
-  const bool is_mamba = config_.architecture->has_mambas;
-  if (config_.architecture->full_attention_period == 0 && !is_mamba) return Ok{};
-  std::vector<bool> recurrent;
-  if (is_mamba) {
-    for (const LayerSpec& layer : config_.layers) recurrent.push_back(layer.delta_net() != nullptr);
-  } else {
-    LLM_TRY(recurrent, read_recurrent_layers());
-  }
-  const std::string v_heads_key = key_of(keys().delta_v_heads);
-  const std::string v_rows_key = key_of(keys().delta_v_rows);
-  LLM_TRY(const std::size_t k_heads, read_dim(key_of(keys().delta_k_heads)));
-  LLM_TRY(const std::size_t v_heads, read_dim(v_heads_key));
-  LLM_TRY(const std::size_t k_dim, read_dim(key_of(keys().delta_k_dim)));
-  LLM_TRY(const std::size_t v_rows, read_dim(v_rows_key));
-  LLM_TRY(const std::size_t width, read_conv_width());
-  if (v_heads % k_heads != 0)
-    return malformed(v_heads_key, fmt::format("found {}, need a multiple of {} = {}", v_heads,
-                                              key_of(keys().delta_k_heads), k_heads));
-  if (v_rows % v_heads != 0)
-    return malformed(v_rows_key, fmt::format("found {}, need a multiple of {} = {}", v_rows,
-                                             v_heads_key, v_heads));
-  // Also bounds k_heads, which divides v_heads.
-  if (k_dim > kMaxDim / v_heads)
-    return malformed(key_of(keys().delta_k_dim), fmt::format("found {}, need at most {} with {} "
-                                                             "heads",
-                                                             k_dim, kMaxDim / v_heads, v_heads));
-  for (std::size_t i = 0; i < config_.n_layers; ++i)
-    if (recurrent[i])
-      config_.layers[i].mixer =
-          DeltaNetSpec{.n_k_heads = k_heads,
-                       .n_v_heads = v_heads,
-                       .k_dim = k_dim,
-                       .v_dim = v_rows / v_heads,
-                       .conv_width = width,
-                       .grouped = config_.architecture->groups_value_heads || is_mamba,
-                       .is_mamba = is_mamba};
-  return Ok{};
-}
-
-Status Reader::read_context() {
+Status HyperParametersReader::read_context() {
   const std::string key = key_of(keys().context);
   LLM_TRY(const std::uint64_t context, gguf_.get_unsigned(key));
   if (context == 0 || context > kMaxContext) {
@@ -589,7 +372,7 @@ Status Reader::read_context() {
   return Ok{};
 }
 
-Result<float> Reader::read_positive(const std::string& key, float absent) const {
+Result<float> HyperParametersReader::read_positive(const std::string& key, float absent) const {
   LLM_TRY(const float value, gguf_.get_float_or(key, absent));
   // Written so that NaN fails.
   if (!(value > 0.0F) || !std::isfinite(value)) {
@@ -597,165 +380,6 @@ Result<float> Reader::read_positive(const std::string& key, float absent) const 
   }
   return value;
 }
-
-/// The dims that RoPE turns in layers with a window, or in the others.
-/// @param absent  if the file does not say; 0: all of a head
-Result<std::size_t> Reader::read_rope_dims(std::string_view suffix, std::size_t absent,
-                                           bool of_windows) const {
-  const bool has_own_rope = config_.architecture->window_rope == WindowRope::kUnscaled;
-  std::size_t least = SIZE_MAX;
-  for (const LayerSpec& layer : config_.layers)
-    if (layer.attention() != nullptr && (!has_own_rope || (layer.window() > 0) == of_windows))
-      least = std::min(least, layer.head_dim());
-  const bool is_there = least != SIZE_MAX;
-  const std::string key = key_of(suffix);
-  LLM_TRY(const std::uint64_t dims,
-          gguf_.get_unsigned_or(key, absent == 0 && is_there ? least : absent));
-  if (!is_there) return static_cast<std::size_t>(std::min<std::uint64_t>(dims, kMaxDim) / 2 * 2);
-  if (dims > 0 && dims % 2 == 0 && dims <= least) return static_cast<std::size_t>(dims);
-  return malformed(
-      key, fmt::format("found {}, need an even number from 2 to the head dim {}", dims, least));
-}
-
-Status Reader::read_rope() {
-  std::size_t first = 0;  // of the layers with attention
-  for (const LayerSpec& layer : config_.layers)
-    if (first == 0) first = layer.head_dim();
-  if (first == 0)
-    return unsupported(
-        key_of(config_.architecture->full_attention_period == 0 ? keys().n_kv_heads
-                                                                : keys().full_attention_period),
-        "found no layer with attention, need one");
-  LLM_TRY(const std::size_t dims, read_rope_dims(keys().rope_dims, 0, false));
-  RopeSpec rope{.dims = dims};
-  LLM_TRY(rope.theta, read_positive(key_of(keys().rope_theta), config_.architecture->rope_theta));
-  LLM_RETURN_IF_ERROR(read_rope_scaling(rope));
-  LLM_RETURN_IF_ERROR(read_query_growth(rope));
-  const Architecture& architecture = *config_.architecture;
-  config_.ropes = {rope};
-  if (architecture.may_lack_rope) {
-    LLM_TRY(const bool has_rope, gguf_.get_bool_or(key_of(keys().has_rope), true));
-    if (has_rope) return Ok{};
-    rope.dims = 0;
-    config_.ropes.push_back(rope);
-    for (LayerSpec& layer : config_.layers)
-      if (layer.attention() != nullptr) layer.attention()->rope = 1;
-    return Ok{};
-  }
-  const std::size_t period = architecture.no_rope_period;
-  const bool has_windows = std::ranges::any_of(
-      config_.layers, [](const LayerSpec& layer) { return layer.window() > 0; });
-  if (period > 0 || (architecture.window_rope == WindowRope::kAlone && has_windows)) {
-    rope.dims = 0;
-    config_.ropes.push_back(rope);
-    for (std::size_t i = 0; i < config_.layers.size(); ++i)
-      if (period > 0 ? (i + 1) % period == 0 : config_.layers[i].window() == 0)
-        config_.layers[i].attention()->rope = 1;
-  }
-  if (architecture.window_rope != WindowRope::kUnscaled) return Ok{};
-  const float window_theta =
-      architecture.window_rope_theta > 0 ? architecture.window_rope_theta : rope.theta;
-  RopeSpec of_windows{.has_divisors = false};
-  LLM_TRY(of_windows.dims, read_rope_dims(keys().window_rope_dims, dims, true));
-  LLM_TRY(of_windows.theta, read_positive(key_of(keys().window_rope_theta), window_theta));
-  config_.ropes.push_back(of_windows);
-  for (LayerSpec& layer : config_.layers) layer.attention()->rope = layer.window() > 0 ? 1 : 0;
-  return Ok{};
-}
-
-Status Reader::read_rope_scaling(RopeSpec& rope) const {
-  const Architecture& architecture = *config_.architecture;
-  const std::string key = key_of(keys().rope_scaling);
-  LLM_TRY(const std::string_view type, gguf_.get_string_or(key, architecture.default_rope_scaling));
-  const auto scaling = std::ranges::find(architecture.rope_scalings, type, &RopeScaling::type);
-  if (scaling == architecture.rope_scalings.end() || !scaling->refused.empty()) {
-    std::string known;
-    for (const RopeScaling& row : architecture.rope_scalings)
-      if (row.refused.empty()) known += fmt::format("{}{}", known.empty() ? "" : ", ", row.type);
-    const bool is_known = scaling != architecture.rope_scalings.end();
-    return unsupported(
-        key, fmt::format("found {}, need one of: {}{}{}", quoted(type), known, is_known ? "; " : "",
-                         is_known ? scaling->refused : std::string_view()));
-  }
-  // Older files name the linear factor rope.scale_linear.
-  LLM_TRY(const float old_factor, read_positive(key_of(keys().old_rope_scale), 1.0F));
-  LLM_TRY(const float factor, read_positive(key_of(keys().rope_scale), old_factor));
-  rope.scale = scaling->divides_positions ? factor : 1.0F;
-  LLM_TRY(const float magnitude, read_positive(key_of(keys().rope_magnitude), 1.0F));
-  rope.magnitude = static_cast<double>(magnitude);
-  LLM_RETURN_IF_ERROR(check_long_factors());
-  const double own_magnitude = rope.magnitude;
-  if (scaling->is_yarn) {
-    LLM_RETURN_IF_ERROR(read_yarn(rope));
-  }
-  return check_yarn_magnitude(rope.magnitude / own_magnitude);
-}
-
-/// Some files state the magnitude that YaRN has by itself; another one is not computed.
-Status Reader::check_yarn_magnitude(double magnitude) const {
-  constexpr double kRounding = 1e-5;
-  const std::string key = key_of(keys().yarn_magnitude);
-  LLM_TRY(const float stated, gguf_.get_float_or(key, 1));
-  if (stated == 1.0F || std::abs(static_cast<double>(stated) - magnitude) <= kRounding) return Ok{};
-  return unsupported(key, fmt::format("found {}, need 1 or {:.7}: magnitudes follow from the "
-                                      "factor here",
-                                      stated, magnitude));
-}
-
-/// Factors for long texts are read for all: a file whose context they are not for is refused.
-Status Reader::check_long_factors() const {
-  const std::string name =
-      name_in_file(*config_.architecture, *find_role("rope_freqs.weight"), kOutsideLayers);
-  if (name == "rope_freqs.weight" || gguf_.find_tensor(name) == nullptr) return Ok{};
-  const std::string key = key_of(keys().original_context);
-  LLM_TRY(const std::uint64_t original, gguf_.get_unsigned(key));
-  if (original < config_.context) return Ok{};
-  return unsupported(key, fmt::format("found {}, need less than the context {}: the short factors "
-                                      "of RoPE are not used here",
-                                      original, config_.context));
-}
-
-Status Reader::read_yarn(RopeSpec& rope) const {
-  const std::string key = key_of(keys().original_context);
-  LLM_TRY(const std::uint64_t original, gguf_.get_unsigned(key));
-  if (original == 0 || original > kMaxContext)
-    return malformed(key, fmt::format("found {}, need 1 to {}", original, kMaxContext));
-  if (rope.theta <= 1.0F)
-    return malformed(key_of(keys().rope_theta),
-                     fmt::format("found {}, need more than 1 with YaRN", rope.theta));
-  const std::string fast_key = key_of(keys().yarn_fast_turns);
-  LLM_TRY(const float fast, read_positive(fast_key, 32));
-  LLM_TRY(const float slow, read_positive(key_of(keys().yarn_slow_turns), 1));
-  if (fast < slow)
-    return malformed(fast_key, fmt::format("found {}, need at least {} = {}", fast,
-                                           key_of(keys().yarn_slow_turns), slow));
-  const std::string log_key = key_of(keys().yarn_log_multiplier);
-  LLM_TRY(float log_multiplier, gguf_.get_float_or(log_key, 0));
-  if (log_multiplier != 0) {
-    LLM_TRY(log_multiplier, read_positive(log_key, 0));
-  }
-  apply_yarn(rope, {.original_context = static_cast<double>(original),
-                    .fast_turns = static_cast<double>(fast),
-                    .slow_turns = static_cast<double>(slow),
-                    .log_multiplier = static_cast<double>(log_multiplier),
-                    .rounds = config_.architecture->yarn_rounds});
-  return Ok{};
-}
-
-Status Reader::read_query_growth(RopeSpec& rope) const {
-  const std::string key = key_of(keys().query_growth);
-  LLM_TRY(const float growth, gguf_.get_float_or(key, 0));
-  if (growth == 0) return Ok{};
-  LLM_TRY(rope.query_growth, read_positive(key, 0));
-  const std::string period_key = key_of(keys().original_context);
-  LLM_TRY(const std::uint64_t period, gguf_.get_unsigned(period_key));
-  if (period == 0 || period > kMaxContext)
-    return malformed(period_key, fmt::format("found {}, need 1 to {}", period, kMaxContext));
-  rope.query_period = static_cast<std::size_t>(period);
-  return Ok{};
-}
-
-}  // namespace
 
 HyperParameters HyperParameters::mtp() const {
   HyperParameters config = *this;
@@ -787,6 +411,8 @@ InputFactors input_factors(const HyperParameters& config) {
           .sum = static_cast<float>(1 / root(2))};
 }
 
-Result<HyperParameters> read_hyper_parameters(const GgufFile& gguf) { return Reader(gguf).run(); }
+Result<HyperParameters> read_hyper_parameters(const GgufFile& gguf) {
+  return HyperParametersReader(gguf).run();
+}
 
 }  // namespace llm
