@@ -65,7 +65,7 @@ using RenderChat = std::function<Result<std::string>(const OrderedJson& messages
 /// of calls are those that its text has, or else the vocabulary.
 /// @param jinja  the template's text, where the words around thoughts are looked for
 /// @param ends  spellings that end a reply
-/// @param marks  spellings of the vocabulary's control tokens
+/// @param marks  spellings of the vocabulary's control and user-defined tokens
 ReplyFormat reply_format(std::string_view jinja, const RenderChat& render,
                          std::span<const std::string> ends, std::string_view marks = {});
 

@@ -10,11 +10,12 @@
 
 namespace llm {
 
-/// The order of temperature and filters. They do not commute: a temperature above 1 flattens the
-/// distribution, so more tokens pass a top-p or min-p after it.
+/// The order of temperature and filters (top-n-sigma, top-k, typical-p, top-p, min-p, XTC). They do
+/// not commute: a temperature above 1 flattens the distribution, so more tokens pass a top-p or
+/// min-p after it.
 enum class SamplerOrder {
-  kHf,        ///< temperature, top-k, typical-p, top-p, min-p, XTC (transformers' logits warpers)
-  kLlamaCpp,  ///< top-k, typical-p, top-p, min-p, XTC, temperature (llama.cpp's default chain)
+  kHf,        ///< temperature, the filters (transformers' logits warpers)
+  kLlamaCpp,  ///< the filters, temperature (llama.cpp's default chain)
 };
 
 /// What turns logits into a token (docs/sampling.md). The defaults filter nothing.
