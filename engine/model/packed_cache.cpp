@@ -38,7 +38,8 @@ std::string layout() {
   for (const BlockTraits& traits : all_block_traits()) {
     text += fmt::format(" {} {}", traits.name, traits.block_bytes);
     for (const PackedField& field : packed_fields(traits.type))
-      text += fmt::format(" {}:{}:{}", field.offset, field.element_bytes, field.count);
+      text += fmt::format(" {}:{}:{}:{}:{}", field.offset, field.element_bytes, field.count,
+                          field.exchanges[0].mask, field.exchanges[1].mask);
   }
   return xxh3(text);
 }

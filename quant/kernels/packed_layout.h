@@ -2,17 +2,32 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include "quant/formats/block_formats.h"
 
 namespace llm {
+
+/// Bits of `mask` and those `distance` above change places. Doing it twice undoes it.
+struct BitExchange {
+  int distance = 0;
+  std::uint32_t mask = 0;
+
+  constexpr std::uint32_t operator()(std::uint32_t v) const {
+    const std::uint32_t differ = (v ^ (v >> distance)) & mask;
+    return v ^ differ ^ (differ << distance);
+  }
+};
 
 /// A run of equal elements inside a block: the unit in which packing interleaves rows.
 struct PackedField {
   std::size_t offset;         ///< byte offset of the first element in the file's block
   std::size_t element_bytes;  ///< 1 (scale bytes), 2 (f16, bf16), 4 (f32; words of 4 code bytes)
   std::size_t count;          ///< elements
+  /// What packing does to each word, in this order: a codec then needs no more than shifts.
+  std::array<BitExchange, 2> exchanges = {};
 
+  constexpr bool exchanges_bits() const { return exchanges[0].mask != 0; }
   constexpr std::size_t bytes() const { return element_bytes * count; }
 };
 
@@ -180,10 +195,21 @@ template <>
 struct PackedLayout<BlockIQ1_M> : OnlyWords<BlockIQ1_M> {};
 template <>
 struct PackedLayout<BlockNVFP4> : OnlyWords<BlockNVFP4> {};
+// In the file bit i of a word's byte b is weight 8 b + i. With b's bits exchanged with the two low
+// ones of i it is weight 16 (i / 2 mod 2) + 8 (i mod 2) + 4 (i / 4) + b.
 template <>
-struct PackedLayout<BlockQ1_0> : HalvesAndWords<BlockQ1_0, 1> {};
+struct PackedLayout<BlockQ1_0> {
+  static constexpr std::array kFields = {
+      packed_halves(offsetof(BlockQ1_0, d), 1),
+      PackedField{offsetof(BlockQ1_0, qs), 4, 4, {{{14, 0x0000CCCC}, {7, 0x00AA00AA}}}}};
+};
+// In the file bit pair i of a word's byte b is weight 4 b + i: exchanged, 4 i + b.
 template <>
-struct PackedLayout<BlockQ2_0> : HalvesAndWords<BlockQ2_0, 1> {};
+struct PackedLayout<BlockQ2_0> {
+  static constexpr std::array kFields = {
+      packed_halves(offsetof(BlockQ2_0, d), 1),
+      PackedField{offsetof(BlockQ2_0, qs), 4, 4, {{{12, 0x0000F0F0}, {6, 0x00CC00CC}}}}};
+};
 
 /// Whether every byte of a block is in exactly one field.
 template <class Block>

@@ -111,6 +111,17 @@ void pack_field(const std::byte* rows, std::size_t row_stride, std::byte* out) {
   }
 }
 
+/// PackedField::exchanges of one packed block of 16 rows.
+void exchange_bits(const F& field, std::byte* packed) {
+  const auto [first, second] = field.exchanges;
+  for (std::size_t i = 0; i < kRows * field.count; ++i) {
+    std::uint32_t word;
+    std::memcpy(&word, packed + i * sizeof(word), sizeof(word));
+    word = second(first(word));
+    std::memcpy(packed + i * sizeof(word), &word, sizeof(word));
+  }
+}
+
 template <std::size_t size>
 using Element = std::conditional_t<size == 1, std::uint8_t,
                                    std::conditional_t<size == 2, std::uint16_t, std::uint32_t>>;
@@ -122,6 +133,7 @@ void pack_block(const std::byte* rows, std::size_t row_stride, std::byte* out) {
     constexpr F f = PackedLayout<Block>::kFields[field];
     pack_field<Element<f.element_bytes>, f.bytes(), sizeof(Block) - f.offset>(rows + f.offset,
                                                                               row_stride, out);
+    if constexpr (f.exchanges_bits()) exchange_bits(f, out);
     pack_block<Block, field + 1>(rows, row_stride, out + kRows * f.bytes());
   }
 }
@@ -137,6 +149,7 @@ void pack_block_of(const std::byte* rows, std::size_t row_stride, std::size_t n_
     if (field.element_bytes == 1) pack(std::uint8_t{});
     if (field.element_bytes == 2) pack(std::uint16_t{});
     if (field.element_bytes == 4) pack(std::uint32_t{});
+    if (field.exchanges_bits()) exchange_bits(field, out);
     out += kRows * field.bytes();
   }
 }
@@ -221,8 +234,14 @@ void PackedMatrix::extract_row(std::size_t r, std::span<std::byte> out) const {
   for (std::size_t b = 0; b < n_blocks(); ++b) {
     for (const F& field : packed_fields(type())) {
       for (std::size_t i = 0; i < field.count; ++i, packed += kPanelRows * field.element_bytes) {
-        std::memcpy(out.data() + b * block_bytes + field.offset + i * field.element_bytes,
-                    packed + r % kPanelRows * field.element_bytes, field.element_bytes);
+        std::byte* const element =
+            out.data() + b * block_bytes + field.offset + i * field.element_bytes;
+        std::memcpy(element, packed + r % kPanelRows * field.element_bytes, field.element_bytes);
+        if (!field.exchanges_bits()) continue;
+        std::uint32_t word;
+        std::memcpy(&word, element, sizeof(word));
+        word = field.exchanges[0](field.exchanges[1](word));
+        std::memcpy(element, &word, sizeof(word));
       }
     }
   }

@@ -60,23 +60,13 @@ struct Codec<llm::BlockQ5_0> : FiveBitCodec<llm::BlockQ5_0, 16> {};
 template <>
 struct Codec<llm::BlockQ5_1> : FiveBitCodec<llm::BlockQ5_1> {};
 
-/// Bits of kMask exchanged with those kDistance above.
-template <int kDistance, std::int32_t kMask, class A>
-LLM_INLINE I32x16<A> exchange_bits(const I32x16<A>& v) {
-  const auto differ = (v ^ shift_right<kDistance>(v)) & broadcast_i32<A>(kMask);
-  return v ^ differ ^ shift_left<kDistance>(differ);
-}
-
-/// A sign for each code, given as 0 or 2. In a word bit i of byte b is weight 8 b + i. With b's
-/// bits exchanged with the two low ones of i, bit i of byte b is weight 16 (i / 2 mod 2) + 8 (i mod
-/// 2) + 4 (i / 4) + b.
+/// A sign for each code, given as 0 or 2. PackedLayout says which weight each bit is.
 template <>
 struct Codec<llm::BlockQ1_0> : FormatCodec<llm::BlockQ1_0> {
   static constexpr int kOffset = 1, kMaxCode = 2;
   template <class A, int g>
   static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
-    auto v = word<A>(words_at<Block, offsetof(Block, qs) + 4 * g, 1>(block), 0);
-    v = exchange_bits<7, 0x00AA00AA>(exchange_bits<14, 0x0000CCCC>(v));
+    const auto v = word<A>(words_at<Block, offsetof(Block, qs) + 4 * g, 1>(block), 0);
     static_for<8>([&]<int w>() LLM_INLINE_LAMBDA {
       constexpr int kBit = 4 * (w % 2) + w / 2;
       const auto at_1 = kBit == 0 ? shift_left<1>(v) : shift_right<(kBit == 0 ? 0 : kBit - 1)>(v);
@@ -85,7 +75,6 @@ struct Codec<llm::BlockQ1_0> : FormatCodec<llm::BlockQ1_0> {
   }
 };
 
-/// In a word bit pair i of byte b is weight 4 b + i: exchanged, those of a shift are neighbours.
 template <>
 struct Codec<llm::BlockQ2_0> : FormatCodec<llm::BlockQ2_0> {
   static constexpr int kOffset = 1, kMaxCode = 3;
@@ -93,7 +82,7 @@ struct Codec<llm::BlockQ2_0> : FormatCodec<llm::BlockQ2_0> {
   static LLM_INLINE void quads(const std::byte* block, Quad<A>* out) {
     const std::byte* qs = words_at<Block, offsetof(Block, qs) + 8 * g, 2>(block);
     for (int q = 0; q < 2; ++q) {
-      const auto v = exchange_bits<6, 0x00CC00CC>(exchange_bits<12, 0x0000F0F0>(word<A>(qs, q)));
+      const auto v = word<A>(qs, q);
       static_for<4>([&]<int w>() LLM_INLINE_LAMBDA {
         out[q][w] = shift_right<2 * w>(v) & broadcast_i32<A>(0x03030303);
       });
