@@ -2,14 +2,16 @@
 
 #include <utility>
 
+#include "tools/llmserve/api/embeddings.h"
 #include "tools/llmserve/model_loader.h"
 #include "tools/llmserve/models/model_folder.h"
 
 namespace llm {
 
-Result<std::shared_ptr<LocalModel>> LocalModel::open(const ServeArguments& arguments) {
-  LLM_TRY(const LoadPlan plan,
-          plan_model(arguments, one_model(arguments.model, {}), /*quiet=*/true));
+Result<std::shared_ptr<LocalModel>> LocalModel::open(const ServeArguments& arguments,
+                                                     Progress progress) {
+  LLM_TRY(const LoadPlan plan, plan_model(arguments, one_model(arguments.model, {}), /*quiet=*/true,
+                                          /*store=*/nullptr, std::move(progress)));
   LLM_TRY(Lease lease, plan.load());
   return std::shared_ptr<LocalModel>(new LocalModel(arguments.model, std::move(lease)));
 }
@@ -90,10 +92,11 @@ std::vector<GenerationJob> LocalAnswer::jobs() {
   return jobs;
 }
 
-Result<std::unique_ptr<LocalAnswer>> LocalModel::start(const std::string& body, bool is_chat) {
-  const OrderedJson json = parse_ordered_json(body);
-  LLM_TRY(AnswerRequest request,
-          is_chat ? parse_chat(json, served()) : parse_completion(json, served()));
+Result<std::unique_ptr<LocalAnswer>> LocalModel::start(const std::string& body, Endpoint endpoint) {
+  const auto parse = endpoint == Endpoint::kChat          ? parse_chat
+                     : endpoint == Endpoint::kCompletions ? parse_completion
+                                                          : parse_embeddings;
+  LLM_TRY(AnswerRequest request, parse(parse_ordered_json(body), served()));
   auto answer = std::make_unique<LocalAnswer>(shared_from_this(), std::move(request));
   if (answer->state_->request.stream)
     answer->state_->parts.push_back(answer->state_->writer->opening());

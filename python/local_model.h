@@ -29,16 +29,20 @@ class LocalAnswer;
 class LocalModel : public std::enable_shared_from_this<LocalModel> {
  public:
   /// Opens `arguments.model` as llmserve would. Errors: those of plan_model() and of its load()
-  static Result<std::shared_ptr<LocalModel>> open(const ServeArguments& arguments);
+  /// @param progress  called meanwhile, by this thread; may be empty
+  static Result<std::shared_ptr<LocalModel>> open(const ServeArguments& arguments,
+                                                  Progress progress);
 
   const Model& model() const { return *served().model; }
   const ServedModel& served() const { return lease_->facts; }
   const std::string& path() const { return path_; }
   ServiceFigures figures() const { return service().figures(); }
 
-  /// Begins to make the answer to a body of /v1/completions, or of /v1/chat/completions.
-  /// Errors: kUsage naming the field; kResource where too many texts wait.
-  Result<std::unique_ptr<LocalAnswer>> start(const std::string& body, bool is_chat);
+  /// The endpoints of llmserve whose requests can be started.
+  enum class Endpoint { kCompletions, kChat, kEmbeddings };
+  /// Starts a request to one of them. Errors: kUsage naming the field; kResource where too many
+  /// requests wait.
+  Result<std::unique_ptr<LocalAnswer>> start(const std::string& body, Endpoint endpoint);
 
   /// A sequence that has evaluated `tokens`, and their logits, [tokens, n_vocab], which it keeps.
   /// Errors: those of Session::evaluate; kUsage for no token.

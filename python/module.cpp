@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -44,10 +45,10 @@ void raise_failure(const std::exception_ptr& exception, void*) {
     std::rethrow_exception(exception);
   } catch (const Failure& failure) {
     const Error& e = failure.error;
-    const nb::object type = nb::module_::import_("llmrun._errors").attr("Error");
-    const nb::object made =
-        type(static_cast<int>(e.code), e.field, e.message, e.offset, e.file, e.hint, e.to_string());
-    PyErr_SetObject(type.ptr(), made.ptr());
+    const nb::object made = nb::module_::import_("llmrun._errors")
+                                .attr("error_of")(static_cast<int>(e.code), e.field, e.message,
+                                                  e.offset, e.file, e.hint, e.to_string());
+    PyErr_SetObject(made.type().ptr(), made.ptr());
   }
 }
 
@@ -70,13 +71,14 @@ std::optional<Isa> isa_of(const std::optional<std::string>& word) {
   return word_of("isa", *word, names);
 }
 
-std::shared_ptr<LocalModel> open_model(const std::string& path, int threads,
-                                       const std::optional<std::string>& isa,
-                                       const std::string& compute, const std::string& kv,
-                                       std::size_t context, std::size_t parallel,
-                                       const std::string& chat_template,
-                                       const std::string& chat_date,
-                                       const std::string& packed_cache, bool strict) {
+std::shared_ptr<LocalModel> open_model(
+    const std::string& path, int threads, const std::optional<std::string>& isa,
+    const std::string& compute, const std::string& kv, std::size_t context, std::size_t parallel,
+    const std::string& chat_template, const std::string& chat_date, const std::string& packed_cache,
+    bool strict, const std::optional<nb::callable>& progress) {
+  if (threads < 0)
+    throw Failure{Error{ErrorCode::kUsage, "threads",
+                        "found " + std::to_string(threads) + ", need 0 (all CPUs) or more"}};
   ServeArguments arguments;
   arguments.model = path;
   arguments.threads = threads;
@@ -91,13 +93,34 @@ std::shared_ptr<LocalModel> open_model(const std::string& path, int threads,
   arguments.scheduler.parallel = parallel;
   arguments.scheduler.step_tokens = std::max(arguments.scheduler.step_tokens, parallel);
   arguments.chat = {.chat_template = chat_template, .date = chat_date};
-  const nb::gil_scoped_release released;
-  return value_of(LocalModel::open(arguments));
+  // What the callback raises is raised when the model is loaded, which cannot be interrupted.
+  std::optional<nb::python_error> raised;
+  Progress report;
+  if (progress)
+    report = [&](std::string_view stage, std::size_t done, std::size_t total) {
+      const nb::gil_scoped_acquire acquired;
+      try {
+        if (!raised) (*progress)(nb::str(stage.data(), stage.size()), done, total);
+      } catch (const nb::python_error& error) {
+        raised.emplace(error);
+      }
+    };
+  auto model = [&] {
+    const nb::gil_scoped_release released;
+    return value_of(LocalModel::open(arguments, report));
+  }();
+  if (raised) throw nb::python_error(*raised);
+  return model;
 }
 
-std::unique_ptr<LocalAnswer> start(LocalModel& model, const std::string& body, bool is_chat) {
+std::unique_ptr<LocalAnswer> start(LocalModel& model, const std::string& body,
+                                   const std::string& endpoint) {
+  using enum LocalModel::Endpoint;
+  const auto of = word_of<LocalModel::Endpoint>(
+      "endpoint", endpoint,
+      {{"completions", kCompletions}, {"chat", kChat}, {"embeddings", kEmbeddings}});
   const nb::gil_scoped_release released;
-  return value_of(model.start(body, is_chat));
+  return value_of(model.start(body, of));
 }
 
 /// Waits as `wait` does, until it says that it has waited, with signals handled as Python's own
@@ -232,7 +255,7 @@ NB_MODULE(_llmrun, module) {
       .def("logits_sha256", &LocalAnswer::logits_sha256)
       .def("cancel", &LocalAnswer::cancel);
   nb::class_<LocalModel>(module, "Model")
-      .def("start", llm::start, "body"_a, "is_chat"_a)
+      .def("start", llm::start, "body"_a, "endpoint"_a)
       .def("logits", llm::logits, "tokens"_a)
       .def("tokenize", llm::tokenize, "text"_a, "add_special"_a, "parse_special"_a)
       .def("detokenize", llm::detokenize, "ids"_a, "show_special"_a)
@@ -254,6 +277,6 @@ NB_MODULE(_llmrun, module) {
                    [](const LocalModel& m) { return llm::system_fingerprint(m.served()); });
   module.def("open_model", llm::open_model, "path"_a, "threads"_a, "isa"_a.none(), "compute"_a,
              "kv"_a, "context"_a, "parallel"_a, "chat_template"_a, "chat_date"_a, "packed_cache"_a,
-             "strict"_a);
+             "strict"_a, "progress"_a.none());
   module.def("self_check", llm::check_model, "path"_a, "text"_a, "threads"_a, "fail_fast"_a);
 }

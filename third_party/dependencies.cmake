@@ -73,6 +73,14 @@ target_link_libraries(pcre2 INTERFACE ${PCRE2_LIBRARY})
 option(LLM_GRAMMARS "Grammars and JSON schemas, where `./dev grammars` has built their library" ON)
 set(LLM_XGRAMMAR ${PROJECT_SOURCE_DIR}/build/deps/xgrammar-0.2.8-counted)
 set(LLM_HAS_GRAMMARS OFF)
+if(SKBUILD AND LLM_GRAMMARS AND NOT EXISTS ${LLM_XGRAMMAR}/.ready)  # `pip install .` in a fresh checkout
+  execute_process(COMMAND ${CMAKE_COMMAND} -E env LLM_NO_APT=1 bash ${PROJECT_SOURCE_DIR}/dev grammars
+    RESULT_VARIABLE llm_grammars_failed)
+  if(llm_grammars_failed)
+    message(WARNING "The package will have NO GRAMMARS: response_format, grammar, regex and forced tools will be refused. "
+      "`./dev grammars` says why and tries again.")
+  endif()
+endif()
 if(LLM_GRAMMARS AND EXISTS ${LLM_XGRAMMAR}/.ready)
   set(LLM_HAS_GRAMMARS ON)
   add_library(xgrammar STATIC IMPORTED)

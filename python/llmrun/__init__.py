@@ -14,7 +14,12 @@ generates at the time. Errors are `llmrun.Error`.
 
 from __future__ import annotations
 
-from ._errors import Error, ErrorCode
+from importlib.metadata import version
+
+from ._errors import ArgumentError, Error, ErrorCode, FileError, UnknownArgumentError
+from ._hub import CachedModel, list_models
 from ._model import Answer, Model, Text, self_check
 
-__all__ = ["Answer", "Error", "ErrorCode", "Model", "Text", "self_check"]
+__version__ = version("llmrun")
+__all__ = ["Answer", "ArgumentError", "CachedModel", "Error", "ErrorCode", "FileError", "Model", "Text", "UnknownArgumentError",
+           "list_models", "self_check"]

@@ -46,3 +46,23 @@ class Error(Exception):
 
     def __reduce__(self):
         return type(self), self._parts
+
+
+class FileError(Error, OSError):
+    """A file or network read or write that the system refused: a missing file, above all."""
+
+
+class ArgumentError(Error, ValueError):
+    """An argument or a field of a request is out of range."""
+
+
+class UnknownArgumentError(Error, TypeError):
+    """A field of a request has a name that is not known."""
+
+
+def error_of(code: int, field: str, message: str, *rest) -> Error:
+    """The error of these parts."""
+    kind = {ErrorCode.IO: FileError, ErrorCode.USAGE: ArgumentError}.get(ErrorCode(code), Error)
+    if kind is ArgumentError and message.startswith("found a field that is not supported"):
+        kind = UnknownArgumentError
+    return kind(code, field, message, *rest)

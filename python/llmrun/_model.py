@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _llmrun
@@ -69,14 +69,17 @@ class Model:
     compute: "int8" or "f32" activations. kv: "f16", "f32" or "q8" keys and values. context: positions of a text, 0 the model's.
     parallel: texts that are generated at once; 1024 more wait. chat_template: "auto" is the file's, else a built-in's name or a
     file of Jinja. chat_date: YYYY-MM-DD for templates that ask for the date, "" today's. packed_cache: a directory
-    (docs/packed_cache.md). strict: warnings about the file are errors.
+    (docs/packed_cache.md). strict: warnings about the file are errors. progress: called while the model is loaded, as
+    progress(stage, done, total), with the stage's name.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, threads: int = 0, isa: str | None = None, compute: str = "int8",
                  kv: str = "f16", context: int = 0, parallel: int = 16, chat_template: str = "auto", chat_date: str = "",
-                 packed_cache: str | os.PathLike[str] = "", strict: bool = False):
+                 packed_cache: str | os.PathLike[str] = "", strict: bool = False,
+                 progress: Callable[[str, int, int], object] | None = None):
         self._open: _llmrun.Model | None = _llmrun.open_model(
-            os.fspath(path), threads, isa, compute, kv, context, parallel, chat_template, chat_date, os.fspath(packed_cache), strict)
+            os.fspath(path), threads, isa, compute, kv, context, parallel, chat_template, chat_date, os.fspath(packed_cache), strict,
+            progress)
 
     @property
     def _model(self) -> _llmrun.Model:
@@ -99,21 +102,21 @@ class Model:
 
     def generate(self, prompt: str | Sequence[int], *, max_tokens: int | None = None, temperature: float | None = None,
                  seed: int | None = None, stop: str | Sequence[str] | None = None, **fields: Any) -> Text:
-        """Continues `prompt`, a text or token ids. Further fields are those of llmserve's /v1/completions, but for n, echo and stream:
+        """Continues `prompt`, a text or token ids, up to its end token, or by at most max_tokens. Further fields are those of llmserve's /v1/completions, but for n, echo and stream:
         top_k, top_p, min_p, logprobs, response_format, grammar, regex, logits_hash, receipt, ... (docs/serving.md)."""
         if several := {"n", "echo", "stream"} & fields.keys():
             raise TypeError(f"generate() gives one text, without {', '.join(sorted(several))}: complete() has them")
-        body = _body({"prompt": _prompt(prompt), "max_tokens": max_tokens, "temperature": temperature, "seed": seed, "stop": stop,
-                      **fields})
-        return Text(self._model.start(body, False))
+        body = _body({"prompt": _prompt(prompt), "max_tokens": -1 if max_tokens is None else max_tokens, "temperature": temperature,
+                      "seed": seed, "stop": stop, **fields})
+        return Text(self._model.start(body, "completions"))
 
     def complete(self, prompt: str | Sequence[int] | Sequence[str], **fields: Any) -> Answer:
         """The whole answer of /v1/completions: several prompts, n, echo, ... as well."""
-        return Text(self._model.start(_body({"prompt": _prompt(prompt), **fields}), False)).answer()
+        return Text(self._model.start(_body({"prompt": _prompt(prompt), **fields}), "completions")).answer()
 
     def stream_complete(self, prompt: str | Sequence[int] | Sequence[str], **fields: Any) -> Iterator[Answer]:
         """The same as it grows: the chunks of a streamed answer, each with choices[0]["text"]."""
-        return _chunks(Text(self._model.start(_body({"prompt": _prompt(prompt), **fields, "stream": True}), False)))
+        return _chunks(Text(self._model.start(_body({"prompt": _prompt(prompt), **fields, "stream": True}), "completions")))
 
     def chat(self, messages: Sequence[dict[str, Any]], *, tools: Sequence[dict[str, Any]] | None = None,
              response_format: dict[str, Any] | None = None, **fields: Any) -> Answer:
@@ -129,7 +132,16 @@ class Model:
     def _start_chat(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None,
                     response_format: dict[str, Any] | None, fields: dict[str, Any]) -> _llmrun.Answer:
         body = {"messages": list(messages), "tools": None if tools is None else list(tools), "response_format": response_format}
-        return self._model.start(_body({**body, **fields}), True)
+        return self._model.start(_body({**body, **fields}), "chat")
+
+    def embed(self, texts: str | Sequence[str], **fields: Any) -> NDArray[numpy.float32]:
+        """Embeddings of length 1: [len(texts), dimensions] of several texts, [dimensions] of one, with the values of llmserve's
+        /v1/embeddings, whose fields it takes (dimensions, ...). How rows are pooled is a matter of the file (docs/serving.md)."""
+        import numpy
+
+        answer = Text(self._model.start(_body({"input": texts if isinstance(texts, str) else list(texts), **fields}), "embeddings")).answer()
+        rows = numpy.array([row["embedding"] for row in answer["data"]], dtype=numpy.float32)
+        return rows[0] if isinstance(texts, str) else rows
 
     def logits(self, tokens: Sequence[int]) -> NDArray[numpy.float32]:
         """The logits behind each token, [len(tokens), n_vocab], as the engine wrote them (not copied, read-only). The array keeps
@@ -177,6 +189,8 @@ def _chunks(text: Text) -> Iterator[Answer]:
 
 
 def _prompt(prompt: Any) -> Any:
+    if isinstance(prompt, (bytes, bytearray, memoryview)):
+        raise TypeError(f"prompt: found {type(prompt).__name__}, need str or token ids")
     return prompt if isinstance(prompt, str) else list(prompt)
 
 

@@ -166,7 +166,10 @@ def test_errors_have_their_parts(model, tmp_path):
     assert error.file.endswith("cut.gguf")
     error = refused(code.USAGE, "isa", lambda: llmrun.Model(PATH, isa="mmx"), '"mmx"')
     assert "avx2" in error.need
+    with pytest.raises(OSError):
+        llmrun.Model(tmp_path / "none.gguf")
     refused(code.USAGE, "kv", lambda: llmrun.Model(PATH, kv="f64"), '"f64"')
+    refused(code.USAGE, "threads", lambda: llmrun.Model(PATH, threads=-1), "-1")
     refused(code.USAGE, "temperature", lambda: model.generate("x", temperature=-1), "-1")
     refused(code.USAGE, "tempature", lambda: model.generate("x", tempature=1))
     refused(code.USAGE, "messages[0].role", lambda: model.chat([{"role": "king", "content": "x"}]))
@@ -178,6 +181,12 @@ def test_errors_have_their_parts(model, tmp_path):
     copy = pickle.loads(pickle.dumps(error))
     assert (copy.code, copy.field, str(copy)) == (error.code, error.field, str(error))
     with pytest.raises(TypeError):
+        model.generate("x", tempature=1)
+    with pytest.raises(ValueError):
+        model.generate("x", temperature=-1)
+    with pytest.raises(TypeError, match="found bytes"):
+        model.generate(b"x")
+    with pytest.raises(TypeError):
         model.generate("x", n=2)
     with pytest.raises(TypeError):
         model.tokenize(b"x")
@@ -187,6 +196,45 @@ def test_errors_have_their_parts(model, tmp_path):
         pass
     with pytest.raises(ValueError, match="closed"):
         closed.generate("x")
+
+
+def test_a_text_without_a_limit_goes_on_to_its_end(model):
+    answer = model.generate(PROMPTS[0], temperature=0).answer()
+    whole = model.generate(PROMPTS[0], temperature=0, max_tokens=500).answer()
+    assert answer["choices"] == whole["choices"] and answer["usage"]["completion_tokens"] > 16
+
+
+def test_embeddings_are_those_of_llmserve(model):
+    rows = model.embed(PROMPTS)
+    assert rows.shape[0] == len(PROMPTS) and rows.dtype == numpy.float32
+    assert numpy.allclose((rows**2).sum(axis=1), 1, atol=1e-6)
+    assert numpy.array_equal(model.embed(PROMPTS[2]), rows[2]) and model.embed("x", dimensions=8).shape == (8,)
+    assert not numpy.array_equal(rows[0], rows[1])
+
+
+def test_loading_tells_its_progress():
+    told = []
+    llmrun.Model(PATH, progress=lambda *words: told.append(words)).close()
+    assert told and all(isinstance(stage, str) and 0 <= done <= total for stage, done, total in told)
+    with pytest.raises(ZeroDivisionError):
+        llmrun.Model(PATH, progress=lambda *_: 1 / 0)
+    assert llmrun.__version__ in subprocess.run([BIN / "llmrun", "--version"], capture_output=True, text=True, check=True).stdout
+
+
+def test_models_of_the_hubs_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    assert llmrun.list_models() == []
+    repo = tmp_path / "models--one--two-GGUF"
+    names = ["two-Q4_K_M.gguf", "big/two-00001-of-00002.gguf", "big/two-00002-of-00002.gguf"]
+    for name in [*names, "README.md"]:
+        path = repo / "snapshots" / "abc" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"GGUF")
+    (repo / "refs").mkdir()
+    (repo / "refs/main").write_text("abc")
+    (tmp_path / "models--one--broken" / "snapshots").mkdir(parents=True)
+    assert [(model.name, model.size) for model in llmrun.list_models()] == [(f"one/two-GGUF/{name}", 4) for name in sorted(names[:2])]
+    assert llmrun.list_models()[1].path == repo / "snapshots/abc" / names[0]
 
 
 def test_a_text_that_is_given_up_makes_room(model):

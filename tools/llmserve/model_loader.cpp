@@ -28,6 +28,7 @@ struct Served {
   SchedulerOptions scheduler = {};
   bool quiet = false;
   std::shared_ptr<StateStore> store = nullptr;
+  Progress progress = {};
 };
 
 Result<std::shared_ptr<const Model>> load_file(const ServeArguments& a, const Served& served) {
@@ -36,7 +37,7 @@ Result<std::shared_ptr<const Model>> load_file(const ServeArguments& a, const Se
   options.hash_file = true;
   options.manifest = a.manifest;
   options.packed_cache = a.packed_cache;
-  options.progress = std::ref(bar);
+  options.progress = served.progress ? served.progress : std::ref(bar);
   LLM_TRY(auto model, Model::load(served.path, options));
   bar.clear();
   for (const std::string& warning : model->warnings()) spdlog::warn("{}", warning);
@@ -220,8 +221,12 @@ Result<Lease> load(const ServeArguments& a, const Served& served) {
 }  // namespace
 
 Result<LoadPlan> plan_model(const ServeArguments& a, const ModelManager::Model& model, bool quiet,
-                            std::shared_ptr<StateStore> store) {
-  Served served{.id = model.id(), .path = model.path, .quiet = quiet, .store = std::move(store)};
+                            std::shared_ptr<StateStore> store, Progress progress) {
+  Served served{.id = model.id(),
+                .path = model.path,
+                .quiet = quiet,
+                .store = std::move(store),
+                .progress = std::move(progress)};
   LLM_TRY(ModelFile file, open_model_file(model.path, {.strict = a.strict}));
   LLM_TRY(const auto page, KvPool::create(file.config, 1, a.kv));
   LLM_TRY(served.scheduler, complete(a, file.config, *page));

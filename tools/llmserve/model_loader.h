@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/result.h"
+#include "engine/model/progress.h"
 #include "tools/llmserve/arguments.h"
 #include "tools/llmserve/models/model_manager.h"
 
@@ -14,7 +15,8 @@ namespace llm {
 /// Errors: those of open_model_file(); kUsage naming an option that does not go with the model.
 /// load(): those of Model::load(), of ChatStyle::choose(), and of memory and threads.
 /// @param a  outlives the plan. @param quiet  no progress is shown. @param store  may be null
+/// @param progress  called by load(), in place of what is shown; may be empty
 Result<LoadPlan> plan_model(const ServeArguments& a, const ModelManager::Model& model, bool quiet,
-                            std::shared_ptr<StateStore> store = nullptr);
+                            std::shared_ptr<StateStore> store = nullptr, Progress progress = {});
 
 }  // namespace llm
