@@ -152,17 +152,24 @@ Result<Conversation::Forgotten> Conversation::ask(std::string message, bool crop
   return room;
 }
 
-Result<Conversation::Forgotten> Conversation::ask_again() {
+Result<Conversation::Forgotten> Conversation::ask_again(std::optional<std::string> message,
+                                                        bool crop) {
   if (turns_.empty()) {
     return Error{ErrorCode::kUsage, "conversation",
                  "found no message, need one that can be answered again"};
   }
   Turn before = turns_.back();
-  turns_.back().reply.clear();
-  turns_.back().reply_ids.clear();
-  auto room = make_room(false);
+  turns_.back() = {
+      .message = message ? *std::move(message) : before.message, .reply = {}, .reply_ids = {}};
+  auto room = make_room(crop);
   if (!room.ok()) turns_.back() = std::move(before);
   return room;
+}
+
+Status Conversation::drop_last() {
+  if (turns_.empty()) return Error{ErrorCode::kUsage, "conversation", "found no message, need one"};
+  turns_.pop_back();
+  return Ok{};
 }
 
 void Conversation::take_reply_ids() {

@@ -63,6 +63,8 @@ class Conversation {
   void set_system(std::optional<std::string> text) { system_ = std::move(text); }
   /// Forgets every turn; the system message stays.
   void clear();
+  /// What restore() goes on with.
+  State state() const { return {system_, turns_, forgotten_turns_, next_draw()}; }
   /// Goes on with an earlier conversation, which has the same draws ahead as it would have had.
   /// @pre the session is empty. Errors: as ChatStyle::render() and encode_chat().
   Status restore(State state);
@@ -72,9 +74,11 @@ class Conversation {
   /// Errors: kUsage for a message that does not fit or that the template refuses, kResource for one
   /// above 64 MiB; the conversation is then as before.
   Result<Forgotten> ask(std::string message, bool crop = false);
-  /// Takes the last turn's reply back, so that reply() gives another. Errors: kUsage without a
-  /// turn; as ask().
-  Result<Forgotten> ask_again();
+  /// Takes the last turn's reply back, so that reply() gives another, and replaces its message
+  /// where there is one. Errors: kUsage without a turn; as ask().
+  Result<Forgotten> ask_again(std::optional<std::string> message = {}, bool crop = false);
+  /// Removes the last turn. Errors: kUsage without one.
+  Status drop_last();
 
   /// The tokens of the whole conversation, as reply() evaluates them. Errors: as
   /// ChatStyle::render() and encode_chat().

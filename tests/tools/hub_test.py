@@ -84,6 +84,40 @@ class HubTest(unittest.TestCase):
         self.assertNotIn("downloading", self.run_tool(REPO, 0, str(link)))
         self.assertEqual(self.fetched(), ["tiny-Q4_K_M.gguf"])
 
+    def verb(self, code: int, *words: str) -> str:
+        """What `llmrun WORDS` prints; of an error, what it says."""
+        environment = {**os.environ, "HF_HUB_CACHE": str(self.cache), "HF_ENDPOINT": self.hub.url, "HF_TOKEN": "", "HF_HUB_OFFLINE": "",
+                       "no_proxy": "*"}
+        run = subprocess.run([BIN / "llmrun", *words], env=environment, cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True,
+                             text=True, timeout=300)
+        self.assertEqual(run.returncode, code, run.stderr)
+        return run.stdout if code == 0 else run.stderr
+
+    def test_verbs_of_ollama(self):
+        self.assertEqual(self.verb(0, "list"), "")
+        self.assertIn("found nothing of it in the cache", self.verb(4, "show", REPO))
+        link = self.repo / "snapshots" / COMMIT / "tiny-Q4_K_M.gguf"
+        self.assertEqual(self.verb(0, "pull", REPO), f"{link}\n")
+        self.verb(0, "pull", f"{REPO}:Q8_0")
+        self.assertEqual([line.split()[0] for line in self.verb(0, "list").splitlines()],
+                         [f"{REPO}:a/tiny.Q8_0.gguf", f"{REPO}:tiny-Q4_K_M.gguf"])
+        self.assertIn("2.", self.verb(0, "list"))
+        self.assertIn("general.architecture", self.verb(0, "show", REPO))
+        options = ["--chat-template", "zephyr", "-n", "4", "--temp", "0"]
+        answer = self.verb(0, "run", REPO, "Once", *options)
+        self.assertEqual(answer, self.verb(0, str(link), "--chat", "-p", "Once", *options))
+        self.assertEqual(answer, self.verb(0, "run", str(link), "Once", *options))
+        (self.folder / "list").write_bytes(MODEL)  # a file of that name is a model
+        self.assertTrue(self.verb(0, "list", "-p", "Once", "-n", "2"))
+        (self.folder / "list").unlink()
+        self.verb(0, "rm", REPO)
+        self.assertEqual([line.split()[0] for line in self.verb(0, "list").splitlines()], [f"{REPO}:a/tiny.Q8_0.gguf"])
+        self.assertEqual(self.blobs(), {digest(OTHER): len(OTHER)})
+        self.verb(0, "rm", f"{REPO}:Q8_0")
+        self.assertEqual((self.verb(0, "list"), self.blobs()), ("", {}))
+        self.assertIn("llmrun: error", self.verb(4, "rm", REPO))
+        self.assertIn("MODEL", self.verb(2, "pull"))
+
     def test_quantizations(self):
         for name, file in ((":q8_0", "a/tiny.Q8_0.gguf"), (":Q4_K_M", "tiny-Q4_K_M.gguf"), (":ud-q4_k_xl", "tiny-UD-Q4_K_XL.gguf"),
                            (":tiny-q4_k_m.gguf", "tiny-Q4_K_M.gguf")):

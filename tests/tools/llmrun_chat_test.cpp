@@ -1,6 +1,7 @@
 // llmrun -i over pipes: a chat without end, its commands, sessions and lines of JSON.
 
 #include <map>
+#include <sstream>
 
 #include "base/sha256.h"
 #include "tests/tools/llmrun_process.h"
@@ -106,8 +107,64 @@ TEST_CASE_METHOD(Chats, "commands do what /help lists") {
     chat("-c 2000 -v", lines).must_end(0, {words});
   chat("-c 2000", {"/help"})
       .must_end(0, {"\n/help, /? ", "\n/exit, /bye ", "\n/clear ", "\n/system [TEXT] ",
-                    "\n/save FILE ", "\n/load FILE ", "\n/regenerate ", "\n/stats "});
+                    "\n/save FILE ", "\n/load FILE ", "\n/regenerate ", "\n/stats ",
+                    "\n/edit TEXT ", "\n/undo ", "\n/branch [NAME] ", "\n/read FILE ",
+                    "\n/glob PATTERN ", "\n/set NAME VALUE ", "\n/show "});
   REQUIRE(count_of(chat("-c 2000 -v", {"one", "/exit", "two"}).err, "| peak RSS") == 1);
+}
+
+TEST_CASE_METHOD(Chats, "/undo, /edit and /branch give what a chat without them gives") {
+  const auto last = [&](const std::vector<std::string>& lines) {
+    const std::string out = chat("-c 2000 -n 8", lines).must_end(0).out;
+    return out.substr(out.rfind('\n', out.size() - 2) + 1);
+  };
+  const std::string second = last({"one", "two"});
+  REQUIRE(last({"one", "three", "/undo", "two"}) == second);
+  REQUIRE(last({"one", "three", "/edit two"}) == second);
+  REQUIRE(last({"one", "/branch other", "three", "/branch main", "two"}) == second);
+  REQUIRE(last({"one", "/branch other", "two", "/branch main", "three", "/branch other",
+                "/regenerate"}) == second);
+  REQUIRE(last({"one", "three"}) != second);
+  chat("-c 2000", {"one", "/branch other", "two", "/branch"})
+      .must_end(0, {"* other: 2 turns\n  main: 1 turns\n"});
+  chat("-c 2000", {"/undo", "/edit x"}).must_end(0, {"conversation: found no message"});
+}
+
+TEST_CASE_METHOD(Chats, "/read and /glob put files in front of the next message") {
+  write("a.txt", "alpha\n");
+  write("b.txt", "beta");
+  const auto reply = [&](const std::vector<std::string>& lines) {
+    return chat("-c 2000 -n 8", lines).must_end(0).out;
+  };
+  const std::string both = "--- a.txt ---\nalpha\n\n--- b.txt ---\nbeta\n\nSum up";
+  const std::string quoted = reply({"\"\"\"", both, "\"\"\"", "next"});
+  REQUIRE(reply({"/read a.txt", "/read b.txt", "Sum up", "next"}) == quoted);
+  REQUIRE(reply({"/glob [ab].txt", "Sum up", "next"}) == quoted);
+  REQUIRE(reply({"Sum up", "next"}) != quoted);
+  chat("-c 2000", {"/read none.txt", "/glob none*"})
+      .must_end(0, {"none.txt: No such file", "/glob: no file matches none*"});
+}
+
+TEST_CASE_METHOD(Chats, "/set changes how replies are drawn, and /show tells it") {
+  const auto reply = [&](const std::string& options, const std::vector<std::string>& lines) {
+    return chat("-c 2000 -n 8 " + options, lines).must_end(0).out;
+  };
+  const std::string warm = reply("--temp 2 -s 7", {"one"});
+  REQUIRE(reply("", {"/set temp 2", "/set seed 7", "one"}) == warm);
+  REQUIRE(reply("", {"/set parameter temperature 2", "/set seed=7", "one"}) == warm);
+  REQUIRE(reply("", {"one"}) != warm);
+  REQUIRE(reply("", {"/set num_predict 2", "one"}).size() < warm.size());
+  chat("-c 2000", {"/set top_k 7", "/show"})
+      .must_end(0, {"context 2000 tokens, chat template zephyr", "  top-k              7\n"});
+  chat("-c 2000", {"/set temp hot", "/set nothing 1", "/set temp"})
+      .must_end(0, {"--temp: found \"hot\", need ", "--nothing"});
+}
+
+TEST_CASE_METHOD(Chats, "lines of /stats fit into 80 columns") {
+  const std::string stats = chat("-c 2000 -n 20", {"one", "/stats"}).must_end(0).err;
+  REQUIRE(contains(stats, "decode "));
+  std::istringstream lines(stats);
+  for (std::string line; std::getline(lines, line);) REQUIRE(line.size() < 80);
 }
 
 TEST_CASE_METHOD(Chats, "/clear and /system change what the model sees") {

@@ -104,7 +104,7 @@ TEST_CASE("/save refuses the model's file", "[tools][streams]") {
 
 TEST_CASE("options of llama.cpp get a sentence", "[tools][streams]") {
   const Tools tools;
-  for (const std::string option : {"-mu a/b", "-ctk q8_0", "-no-cnv", "-st", "--nowordwrap", "-mli",
+  for (const std::string option : {"-mu a/b", "-ctk q8_0", "-st", "--nowordwrap", "-mli",
                                    "--in-prefix a", "--simple-io", "-cml", "-sp", "-rea off"}) {
     const std::string name = option.substr(0, option.find(' '));
     tools.shell("llmrun tiny.gguf -p a -n 1 " + option)
@@ -112,7 +112,7 @@ TEST_CASE("options of llama.cpp get a sentence", "[tools][streams]") {
   }
   for (const std::string option :
        {"-ngl 99", "--n-gpu-layers 99", "--mlock", "-fa", "-fa on", "-fa 0", "-sm row", "--jinja",
-        "-cb", "--metrics", "--slots", "-lv 1", "--log-disable", "--numa distribute"}) {
+        "-cb", "--metrics", "--slots", "-no-cnv", "-lv 1", "--log-disable", "--numa distribute"}) {
     const Finished run = tools.shell("llmrun tiny.gguf -p a -n 1 " + option);
     run.must_end(0);
     CHECK_THAT(run.err, Contains("without effect: " + option.substr(0, option.find(' ')) + " ("));

@@ -108,8 +108,8 @@ void add_server_options(OptionTable& table) {
 void add_chat_options(OptionTable& table) {
   table.without_effect("keepalive", OptionTable::Operand::kWord,
                        "the model is loaded for this run only");
-  table.foreign("no-cnv,no-conversation",
-                "a prompt is continued, unless --chat or -i is given; leave it out");
+  table.without_effect("no-cnv,no-conversation", OptionTable::Operand::kNone,
+                       "a prompt is continued, unless --chat or -i is given");
   table.foreign("rea,reasoning,reasoning-format,reasoning-budget",
                 "the chat template decides whether the model thinks");
   table.foreign("st,single-turn", "--chat with -p asks one question");

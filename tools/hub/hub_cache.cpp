@@ -85,6 +85,28 @@ std::vector<HubFile> HubCache::files() const {
   return found;
 }
 
+Status HubCache::remove(const std::vector<HubFile>& files) const {
+  std::error_code error;
+  const auto linked_to = [&](const fs::path& target) {
+    fs::recursive_directory_iterator entries(root_ + "/snapshots", error);
+    for (; !error && entries != fs::recursive_directory_iterator(); entries.increment(error)) {
+      std::error_code ignored;
+      if (fs::weakly_canonical(entries->path(), ignored) == target) return true;
+    }
+    return false;
+  };
+  for (const HubFile& file : files) {
+    const fs::path link = path(file);
+    const fs::path target = fs::weakly_canonical(link, error);
+    fs::remove(link, error);
+    if (error) return io_error(link.string(), error.message());
+    const bool is_blob = target.parent_path() == fs::weakly_canonical(root_ + "/blobs", error);
+    if (is_blob && !linked_to(target)) fs::remove(target, error);
+    if (error) return io_error(target.string(), error.message());
+  }
+  return Ok{};
+}
+
 Status HubCache::fetch_once(const HubFile& file, const std::function<void()>& wait,
                             const std::function<Status()>& fetch) const {
   std::error_code error;

@@ -28,6 +28,9 @@ class HubCache {
   /// Where contents are or will be.
   std::string blob(const HubFile& file) const { return root_ + "/blobs/" + file.sha256; }
 
+  /// Removes those files, and contents that no other file of the repository has. Errors: kIo.
+  Status remove(const std::vector<HubFile>& files) const;
+
   /// Calls `fetch` unless blob(file) is there, while no other process does.
   /// @param wait  called once where another process holds the lock
   /// Errors: kIo; those of `fetch`.

@@ -3,9 +3,12 @@
 #include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -215,6 +218,66 @@ Status fetch_hub_model(const std::string& name, const ToolContext& context, std:
   LLM_TRY(path, Hub(std::move(parsed), std::move(cache), context).find());
   spdlog::info("{} is {}", name, path);
   return Ok{};
+}
+
+namespace {
+
+struct CachedFiles {
+  HubCache cache;
+  std::vector<HubFile> files;
+};
+
+Result<CachedFiles> find_cached(const std::string& name) {
+  LLM_TRY(const HubName parsed, HubName::parse(name));
+  LLM_TRY(const std::string folder, cache_folder());
+  HubCache cache(folder, parsed.repo);
+  const std::vector<HubFile> all = cache.files();
+  if (all.empty()) {
+    return Error{ErrorCode::kIo, name, "found nothing of it in the cache",
+                 /*offset=*/std::nullopt, folder};
+  }
+  LLM_TRY(auto files, choose_hub_files(parsed, all));
+  return CachedFiles{std::move(cache), std::move(files)};
+}
+
+}  // namespace
+
+Result<std::vector<CachedModel>> cached_models() {
+  constexpr std::string_view kPrefix = "models--";
+  LLM_TRY(const std::string folder, cache_folder());
+  std::vector<CachedModel> models;
+  std::error_code error;
+  std::filesystem::directory_iterator entries(folder, error);
+  for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
+    std::string repo = entries->path().filename().string();
+    const std::size_t split = repo.find("--", kPrefix.size());
+    if (!repo.starts_with(kPrefix) || split == std::string::npos) continue;
+    repo = repo.replace(split, 2, "/").substr(kPrefix.size());
+    const HubCache cache(folder, repo);
+    const std::vector<HubFile> all = cache.files();
+    for (const HubFile& file : all) {
+      const auto files = choose_hub_files({repo, file.path}, all);
+      if (!files.ok() || files->front() != file) continue;  // no model, or a later part
+      CachedModel model{fmt::format("{}:{}", repo, file.path), cache.path(file)};
+      for (const HubFile& part : *files) {
+        std::error_code ignored;
+        model.bytes += std::filesystem::file_size(cache.path(part), ignored);
+      }
+      models.push_back(std::move(model));
+    }
+  }
+  std::ranges::sort(models, {}, &CachedModel::name);
+  return models;
+}
+
+Result<std::string> find_cached_model(const std::string& name) {
+  LLM_TRY(const CachedFiles found, find_cached(name));
+  return found.cache.path(found.files.front());
+}
+
+Status remove_cached_model(const std::string& name) {
+  LLM_TRY(const CachedFiles found, find_cached(name));
+  return found.cache.remove(found.files);
 }
 
 }  // namespace llm

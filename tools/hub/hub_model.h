@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "tools/common/options.h"
@@ -23,5 +25,20 @@ void add_hub_option(OptionTable& table, std::string* name);
 /// not there; kIo for what the hub or the disk refuses; kMalformed for an answer of another form;
 /// kIntegrity for other bytes than it promised; kUnsupported in a build without libcurl.
 Status fetch_hub_model(const std::string& name, const ToolContext& context, std::string& path);
+
+/// A model in the cache of the hub.
+struct CachedModel {
+  std::string name;  ///< "owner/repo:FILE", as HubName::parse() takes it
+  std::string path;  ///< of its first part
+  std::uint64_t bytes = 0;
+};
+
+/// Those of all repositories' last seen commits, sorted by name. Errors: kUsage without a folder.
+Result<std::vector<CachedModel>> cached_models();
+/// Where the cache has the model of that name. Errors: kUsage for another form of name; kIo where
+/// the cache does not have it.
+Result<std::string> find_cached_model(const std::string& name);
+/// Removes it, with all its parts. Errors: as find_cached_model(); kIo.
+Status remove_cached_model(const std::string& name);
 
 }  // namespace llm

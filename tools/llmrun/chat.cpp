@@ -14,7 +14,10 @@
 
 #include "base/json.h"
 #include "base/shown_text.h"
+#include "tokenizer/tokenizer.h"
+#include "tools/common/compute_options.h"
 #include "tools/common/log.h"
+#include "tools/common/options.h"
 #include "tools/common/signals.h"
 #include "tools/common/tool.h"
 #include "tools/common/word_wrap.h"
@@ -118,12 +121,105 @@ Status Chat::load(const std::string& path) {
   return keep_session();
 }
 
+Status Chat::edit(std::string message) {
+  return reply(conversation_->ask_again(std::move(message), arguments_.context_shift));
+}
+
+Status Chat::undo() {
+  const Status dropped = conversation_->drop_last();
+  if (!dropped.ok()) return tell(dropped.error());
+  print_stats();
+  return keep_session();
+}
+
+Status Chat::branch(const std::string& name) {
+  if (name.empty()) {
+    write_message(fmt::format("* {}: {} turns\n", branch_, conversation_->turns().size()));
+    for (const auto& [other, state] : branches_)
+      write_message(fmt::format("  {}: {} turns\n", other, state.turns.size()));
+    return Ok{};
+  }
+  if (name == branch_) return Ok{};
+  Conversation::State state = conversation_->state();
+  branches_[branch_] = state;
+  if (const auto other = branches_.extract(name)) state = other.mapped();
+  branch_ = name;
+  LLM_TRY(conversation_,
+          open_conversation(std::move(state), conversation_->style_pointer(), *loaded_.session));
+  print_stats();
+  return keep_session();
+}
+
+Status Chat::read(const std::string& path) {
+  const std::size_t room = Tokenizer::kMaxTextBytes - attached_.size();
+  const auto text = read_text_file(path, room);
+  if (!text.ok()) return tell(text.error());
+  attached_ += fmt::format("--- {} ---\n{}{}\n", path, *text, text->ends_with('\n') ? "" : "\n");
+  write_message(fmt::format("read {}: {} bytes, which go in front of the next message\n",
+                            shown(path), text->size()));
+  return Ok{};
+}
+
+namespace {
+
+/// The options that /set changes.
+OptionTable generation_options(SamplerOptions& sampler, std::int64_t& max_tokens) {
+  OptionTable table("/set", "");
+  add_sampler_options(table, sampler);
+  table.integer("seed,s", "N", &sampler.seed, 0, INT64_MAX, "");
+  table.integer("n,num-predict,max-tokens", "N", &max_tokens, -1, INT32_MAX, "");
+  return table;
+}
+
+}  // namespace
+
+Status Chat::set(const std::string& words) {
+  const std::size_t space = std::min(words.find_first_of(" \t="), words.size());
+  std::string name = words.substr(0, space);
+  const std::size_t at = std::min(words.find_first_not_of(" \t=", space), words.size());
+  if (name == "parameter") return set(words.substr(at));  // as Ollama's users type it
+  std::ranges::replace(name, '_', '-');
+  SamplerOptions sampler = generation_.sampler;
+  std::int64_t max_tokens = -1;
+  OptionTable table = generation_options(sampler, max_tokens);
+  const std::string option = OptionTable::dashed(name);
+  const std::string value = words.substr(at);
+  const Status parsed = table.parse(std::vector{option.c_str(), value.c_str()});
+  if (!parsed.ok()) return tell(parsed.error());
+  generation_.sampler = sampler;
+  if (table.given("n")) {
+    generation_.max_tokens.reset();
+    if (max_tokens >= 0) generation_.max_tokens = static_cast<std::size_t>(max_tokens);
+  }
+  return Ok{};
+}
+
+void Chat::show() {
+  const Model& model = *loaded_.model;
+  write_message(fmt::format("{}: {}\ncontext {} tokens, chat template {}\n", shown(model.name()),
+                            shown(arguments_.model), loaded_.session->context(),
+                            conversation_->style().shown_name()));
+  SamplerOptions sampler = generation_.sampler;
+  std::int64_t max_tokens =
+      generation_.max_tokens ? static_cast<std::int64_t>(*generation_.max_tokens) : -1;
+  const OptionTable table = generation_options(sampler, max_tokens);
+  for (const Option& option : table.options())
+    if (!option.default_text.empty())
+      write_message(fmt::format("  {:<18} {}\n", option.names.front(), option.default_text));
+}
+
 void Chat::print_stats() const {
   const auto text = conversation_->text();
   write_message(fmt::format("{} turns, {} tokens of {}; {} turns dropped\n",
                             conversation_->turns().size(), text.ok() ? text->size() : 0,
                             loaded_.session->context(), conversation_->forgotten_turns()));
-  if (!last_stats_.empty()) write_message(fmt::format("{}\n", last_stats_));
+  std::string_view rest = last_stats_;  // " | " between its parts
+  for (constexpr std::size_t kWidth = 79; !rest.empty();) {
+    std::size_t end = rest.size() <= kWidth ? rest.size() : rest.rfind(" | ", kWidth);
+    if (end == std::string_view::npos) end = rest.size();
+    write_message(fmt::format("{}\n", rest.substr(0, end)));
+    rest.remove_prefix(std::min(end + 3, rest.size()));
+  }
 }
 
 void Chat::tell_of_dropped_turns(std::size_t n_turns) {
@@ -139,6 +235,7 @@ void Chat::tell_of_dropped_turns(std::size_t n_turns) {
 }
 
 Status Chat::answer(std::string message) {
+  if (!attached_.empty()) message = std::exchange(attached_, "") + message;
   return reply(conversation_->ask(std::move(message), arguments_.context_shift));
 }
 
@@ -185,8 +282,21 @@ Status Chat::print_reply(const GenerateResult& result, std::size_t dropped_turns
                  loaded_.session->context());
   }
   if (context_.verbosity > 0) write_message(fmt::format("llmrun: {}\n", last_stats_));
+  if (!context_.quiet()) print_end(result, stats);
   loaded_.report_speculation();
   return Ok{};
+}
+
+void Chat::print_end(const GenerateResult& result, const RunStats& stats) const {
+  if (result.ids.empty() && result.stop_reason == StopReason::kEos)
+    spdlog::warn("the reply is empty: the model ended it at once");
+  if (!is_terminal_ || context_.verbosity > 0) return;
+  const bool is_cut = result.stop_reason == StopReason::kInterrupted;
+  const double rate = stats.decode_seconds > 0
+                          ? static_cast<double>(stats.decode_tokens) / stats.decode_seconds
+                          : 0;
+  write_message(fmt::format("[{}{} tokens, {:.1f} tokens/s]\n", is_cut ? "stopped after " : "",
+                            result.ids.size(), rate));
 }
 
 bool Chat::is_ended() const {
@@ -206,8 +316,13 @@ Result<int> Chat::run() {
   if (is_terminal_ && !context_.quiet() && !arguments_.json) greet();
   const std::string history =
       arguments_.no_history || arguments_.json ? "" : default_history_path();
-  const auto reader = arguments_.json ? make_plain_reader(false) : make_line_reader(history);
-  if (!arguments_.prompt.empty()) LLM_RETURN_IF_ERROR(answer(arguments_.prompt));
+  const auto reader =
+      arguments_.json ? make_plain_reader(false) : make_line_reader(history, command_names());
+  if (!arguments_.prompt.empty()) {
+    if (is_terminal_ && !context_.quiet() && !arguments_.json)
+      write_message(fmt::format("> {}\n", shown(arguments_.prompt)));
+    LLM_RETURN_IF_ERROR(answer(arguments_.prompt));
+  }
   while (!is_ended() && !leaves_) {
     GracefulInterrupt::clear();
     const auto read = arguments_.json ? reader->read("") : read_message(*reader);

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/file_lock.h"
 #include "base/result.h"
@@ -37,6 +40,18 @@ class Chat {
   // on; a Status that is an error ends it.
   Status answer(std::string message);
   Status regenerate();
+  /// Answers `message` in place of the last one.
+  Status edit(std::string message);
+  Status undo();
+  /// Keeps the conversation under the name of its branch, and goes on with that of `name`: a copy
+  /// of it where there is none of that name yet. Without a name, lists them.
+  Status branch(const std::string& name);
+  /// Adds the text of a file to the next message.
+  Status read(const std::string& path);
+  /// Sets an option of generation: "NAME VALUE".
+  Status set(const std::string& words);
+  /// Tells what the chat is with, and the options of generation.
+  void show();
   Status save(const std::string& path);
   Status load(const std::string& path);
   void leave() { leaves_ = true; }
@@ -46,8 +61,11 @@ class Chat {
 
  private:
   Chat(const RunArguments& arguments, const ToolContext& context, Loaded& loaded,
-       const GenerateOptions& generation)
-      : arguments_(arguments), context_(context), loaded_(loaded), generation_(generation) {}
+       GenerateOptions generation)
+      : arguments_(arguments),
+        context_(context),
+        loaded_(loaded),
+        generation_(std::move(generation)) {}
 
   /// Answers a line, or does what it commands.
   Status take(const Line& line);
@@ -56,6 +74,8 @@ class Chat {
   Status print_reply(const GenerateResult& result, std::size_t dropped_turns,
                      std::size_t cropped_tokens, const RunStats& stats);
   Status tell(const Error& error) const;
+  /// After a reply on a terminal: how it went, in a few words.
+  void print_end(const GenerateResult& result, const RunStats& stats) const;
   /// What the chat is with, and how to leave it.
   void greet() const;
   void tell_of_dropped_turns(std::size_t n_turns);
@@ -67,10 +87,13 @@ class Chat {
   const RunArguments& arguments_;
   const ToolContext& context_;
   Loaded& loaded_;
-  const GenerateOptions& generation_;
+  GenerateOptions generation_;
   /// Nobody else writes --session while this chat lives.
   FileLock session_lock_;
   std::unique_ptr<Conversation> conversation_;
+  std::map<std::string, Conversation::State> branches_;  ///< without the one at hand
+  std::string branch_ = "main";
+  std::string attached_;  ///< goes in front of the next message
   std::string last_stats_;
   bool is_terminal_ = false;
   bool told_of_dropped_turns_ = false;
@@ -87,5 +110,7 @@ Status run_command(Chat& chat, const std::string& line);
 
 /// What /help prints.
 std::string command_help();
+/// "/help", ...
+std::vector<std::string> command_names();
 
 }  // namespace llm

@@ -1,10 +1,13 @@
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <glob.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/shown_text.h"
 #include "tools/common/log.h"
@@ -34,7 +37,19 @@ Status show_or_set_system(Chat& chat, const std::string& text) {
   return Ok{};
 }
 
-constexpr std::array<ChatCommand, 8> kCommands = {{
+/// The text of every file that matches.
+Status read_matching(Chat& chat, const std::string& pattern) {
+  glob_t found = {};
+  const int code = glob(pattern.c_str(), GLOB_MARK | GLOB_TILDE | GLOB_BRACE, nullptr, &found);
+  std::vector<std::string> paths(found.gl_pathv, found.gl_pathv + (code == 0 ? found.gl_pathc : 0));
+  globfree(&found);
+  std::erase_if(paths, [](const std::string& path) { return path.ends_with('/'); });
+  if (paths.empty()) write_message(fmt::format("/glob: no file matches {}\n", shown(pattern)));
+  for (const std::string& path : paths) LLM_RETURN_IF_ERROR(chat.read(path));
+  return Ok{};
+}
+
+constexpr std::array<ChatCommand, 16> kCommands = {{
     {"/help", "/?", "", "this list",
      [](Chat&, const std::string&) -> Status {
        write_message(command_help());
@@ -58,6 +73,22 @@ constexpr std::array<ChatCommand, 8> kCommands = {{
      [](Chat& chat, const std::string& path) { return chat.load(path); }},
     {"/regenerate", "", "", "answer the last message again",
      [](Chat& chat, const std::string&) { return chat.regenerate(); }},
+    {"/edit", "", "TEXT", "replace the last message and answer it",
+     [](Chat& chat, const std::string& text) { return chat.edit(text); }},
+    {"/undo", "", "", "remove the last message and its reply",
+     [](Chat& chat, const std::string&) { return chat.undo(); }},
+    {"/branch", "", "[NAME]", "go on with the branch NAME, new or old, or list them",
+     [](Chat& chat, const std::string& name) { return chat.branch(name); }},
+    {"/read", "", "FILE", "put a text file in front of the next message",
+     [](Chat& chat, const std::string& path) { return chat.read(path); }},
+    {"/glob", "", "PATTERN", "the same for all files that match, as in src/*.h", read_matching},
+    {"/set", "", "NAME VALUE", "change an option of generation: temp, top-k, seed, n, ...",
+     [](Chat& chat, const std::string& words) { return chat.set(words); }},
+    {"/show", "", "", "model, template and options of generation",
+     [](Chat& chat, const std::string&) -> Status {
+       chat.show();
+       return Ok{};
+     }},
     {"/stats", "", "", "length of the conversation, speed of the last reply",
      [](Chat& chat, const std::string&) -> Status {
        chat.print_stats();
@@ -71,16 +102,13 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\n") - begin + 1);
 }
 
-std::string names() {
-  std::string list;
-  for (const ChatCommand& command : kCommands) {
-    if (!list.empty()) list += ' ';
-    list += command.name;
-  }
-  return list;
-}
-
 }  // namespace
+
+std::vector<std::string> command_names() {
+  std::vector<std::string> names;
+  for (const ChatCommand& command : kCommands) names.emplace_back(command.name);
+  return names;
+}
 
 bool is_command(const std::string& line) {
   return line.starts_with('/') && !line.starts_with("//");
@@ -96,7 +124,7 @@ Status run_command(Chat& chat, const std::string& line) {
   if (command == kCommands.end()) {
     write_message(fmt::format(
         "{}: no such command; the commands are {}; write // for a message that starts with /\n",
-        quoted(name), names()));
+        quoted(name), fmt::join(command_names(), " ")));
   } else if (command->needs_argument() && argument.empty()) {
     write_message(fmt::format("{} needs {}\n", command->name, command->argument));
   } else if (command->argument.empty() && !argument.empty()) {

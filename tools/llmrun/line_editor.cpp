@@ -7,6 +7,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -16,6 +17,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "tokenizer/tokenizer.h"
 #include "tools/common/log.h"
@@ -86,7 +88,8 @@ bool wait_for_input() {
 
 class EditingReader final : public LineReader {
  public:
-  explicit EditingReader(const std::string& history_path) : history_path_(history_path) {
+  EditingReader(const std::string& history_path, std::vector<std::string> commands)
+      : history_path_(history_path), commands_(std::move(commands)) {
     tcgetattr(STDIN_FILENO, &usual_mode);
     set_exit_hook(restore_terminal);
     struct sigaction action = {};
@@ -116,6 +119,9 @@ class EditingReader final : public LineReader {
     el_set(editor_.get(), EL_ADDFN, "llmrun-paste", "take pasted text as it is",
            &EditingReader::paste);
     el_set(editor_.get(), EL_BIND, "\\e[200~", "llmrun-paste", nullptr);
+    el_set(editor_.get(), EL_ADDFN, "llmrun-complete", "complete a command or a path",
+           &EditingReader::complete);
+    el_set(editor_.get(), EL_BIND, "^I", "llmrun-complete", nullptr);
     send(kPasteBegins);
     keep_keys();
   }
@@ -214,6 +220,28 @@ class EditingReader final : public LineReader {
     return el_insertstr(editor, pasted_text(std::move(text)).c_str()) == 0 ? CC_REFRESH : CC_ERROR;
   }
 
+  /// Completes the command that the line consists of so far, else the path before the cursor.
+  static unsigned char complete(EditLine* editor, int key) {
+    const LineInfo* line = el_line(editor);
+    const std::string typed(line->buffer, line->cursor);
+    if (!typed.starts_with('/') || typed.find_first_of(" /", 1) != std::string::npos)
+      return _el_fn_complete(editor, key);
+    std::string all;
+    std::string common;
+    for (const std::string& command : self(editor).commands_) {
+      if (!command.starts_with(typed)) continue;
+      if (all.empty()) common = command + ' ';
+      const auto differ = std::ranges::mismatch(common, command);
+      if (!all.empty()) common.erase(differ.in1, common.end());
+      all += command + "  ";
+    }
+    if (all.empty()) return CC_ERROR;
+    if (common.size() > typed.size())
+      return el_insertstr(editor, common.c_str() + typed.size()) == 0 ? CC_REFRESH : CC_ERROR;
+    write_message(fmt::format("\n{}\n", all));
+    return CC_REDISPLAY;
+  }
+
   static bool is_empty(EditLine* editor) {
     const LineInfo* line = el_line(editor);
     return line->lastchar == line->buffer;
@@ -240,6 +268,7 @@ class EditingReader final : public LineReader {
   }
 
   std::string history_path_;
+  std::vector<std::string> commands_;
   std::unique_ptr<History, EndHistory> history_;
   std::unique_ptr<EditLine, EndEditor> editor_;
   std::string prompt_;
@@ -250,8 +279,9 @@ class EditingReader final : public LineReader {
 
 }  // namespace
 
-std::unique_ptr<LineReader> make_editing_reader(const std::string& history_path) {
-  return std::make_unique<EditingReader>(history_path);
+std::unique_ptr<LineReader> make_editing_reader(const std::string& history_path,
+                                                std::vector<std::string> commands) {
+  return std::make_unique<EditingReader>(history_path, std::move(commands));
 }
 
 }  // namespace llm

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "tokenizer/tokenizer.h"
 #include "tools/common/log.h"
@@ -78,9 +79,10 @@ std::unique_ptr<LineReader> make_plain_reader(bool shows_prompt) {
   return std::make_unique<PlainReader>(shows_prompt);
 }
 
-std::unique_ptr<LineReader> make_line_reader(const std::string& history_path) {
+std::unique_ptr<LineReader> make_line_reader(const std::string& history_path,
+                                             std::vector<std::string> commands) {
   const bool typed = isatty(STDIN_FILENO) == 1;
-  if (typed && stderr_is_terminal()) return make_editing_reader(history_path);
+  if (typed && stderr_is_terminal()) return make_editing_reader(history_path, std::move(commands));
   return make_plain_reader(typed);
 }
 

@@ -39,11 +39,14 @@ std::unique_ptr<LineReader> make_plain_reader(bool shows_prompt);
 /// lives, what is typed between two reads is not shown and waits for the next one, and the terminal
 /// says where a pasted text begins and ends.
 /// @param history_path  where lines are kept; empty: nowhere
+/// @param commands  what Tab completes at the beginning of a line; elsewhere it completes paths
 /// @pre stdin and stderr are terminals; use_utf8()
-std::unique_ptr<LineReader> make_editing_reader(const std::string& history_path);
+std::unique_ptr<LineReader> make_editing_reader(const std::string& history_path,
+                                                std::vector<std::string> commands);
 
 /// The one for the streams at hand: editing where stdin and stderr are terminals that can.
-std::unique_ptr<LineReader> make_line_reader(const std::string& history_path);
+std::unique_ptr<LineReader> make_line_reader(const std::string& history_path,
+                                             std::vector<std::string> commands);
 
 /// A message: a line; a text of several lines that was pasted into one; lines that end with a
 /// backslash, with the next one; or all lines between two lines of three double quotes.

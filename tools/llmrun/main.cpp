@@ -22,6 +22,7 @@
 #include "tools/llmrun/chat.h"
 #include "tools/llmrun/loaded.h"
 #include "tools/llmrun/output.h"
+#include "tools/llmrun/subcommands.h"
 #include "validate/provenance/audit_proof.h"
 #include "validate/reference/dump/engine_dump.h"
 
@@ -81,6 +82,8 @@ void print_summary(const RunArguments& arguments, const ToolContext& context,
     if (has_all) write_message(fmt::format("logits-sha256: {}\n", hash.all()));
     write_message(fmt::format("drawn-logits-sha256: {}\n", hash.drawn()));
   }
+  if (!context.quiet() && result.ids.empty() && result.stop_reason == StopReason::kEos)
+    spdlog::warn("the text is empty: the model ended it at once");
   if (!context.quiet()) write_message(fmt::format("llmrun: {}\n", stats_line(stats)));
 }
 
@@ -239,4 +242,7 @@ Result<int> run(RunArguments& arguments, const ToolContext& context) {
 }  // namespace
 }  // namespace llm
 
-int main(int argc, char** argv) { return llm::run_tool(argc, argv, llm::make_run_table, llm::run); }
+int main(int argc, char** argv) {
+  const int code = llm::run_subcommand(argc, argv);
+  return code >= 0 ? code : llm::run_tool(argc, argv, llm::make_run_table, llm::run);
+}

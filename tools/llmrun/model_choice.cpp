@@ -25,12 +25,6 @@ namespace fs = std::filesystem;
 constexpr std::string_view kOwnModel = "fable-3m-q4_k_m.gguf";
 constexpr std::size_t kMostListed = 20;
 
-/// Where the program itself is; empty when the system does not say.
-fs::path own_directory() {
-  std::error_code error;
-  return fs::read_symlink("/proc/self/exe", error).parent_path();
-}
-
 constexpr std::size_t kMostPromptBytes = Tokenizer::kMaxTextBytes;
 
 /// What standard input is; 0: closed.
@@ -76,6 +70,11 @@ void note_unread_stdin() {
 }
 
 }  // namespace
+
+fs::path own_directory() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error).parent_path();
+}
 
 Result<std::string> resolve_model(const std::string& named) {
   std::error_code ignored;

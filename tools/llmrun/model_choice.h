@@ -1,11 +1,15 @@
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 
 #include "base/result.h"
 
 namespace llm {
+
+/// Where the program itself is; empty when the system does not say.
+std::filesystem::path own_directory();
 
 /// The model file that `named` means: itself, or the one GGUF in it when it is a directory, where
 /// the parts of a split model count as one and the first part stands for them.

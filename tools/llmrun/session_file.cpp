@@ -151,9 +151,15 @@ Result<std::unique_ptr<Conversation>> load_session(const std::string& path,
                                      shown(saved.chat_template), style->name())},
                    path);
   }
+  return open_conversation(std::move(saved.state), std::move(style), sequence);
+}
+
+Result<std::unique_ptr<Conversation>> open_conversation(Conversation::State state,
+                                                        std::shared_ptr<const ChatStyle> style,
+                                                        Sequence& sequence) {
   sequence.truncate(0);
   auto conversation = std::make_unique<Conversation>(sequence, std::move(style));
-  LLM_RETURN_IF_ERROR(conversation->restore(std::move(saved.state)));
+  LLM_RETURN_IF_ERROR(conversation->restore(std::move(state)));
   LLM_TRY(const auto ids, conversation->text());
   sequence.adopt(std::span(ids).first(std::min(ids.size(), sequence.context())));
   return conversation;

@@ -25,4 +25,10 @@ Result<std::unique_ptr<Conversation>> load_session(const std::string& path,
                                                    std::shared_ptr<const ChatStyle> style,
                                                    Sequence& sequence);
 
+/// A conversation that goes on from `state` in `sequence`, which then holds what is stored of its
+/// text. Errors: those of Conversation::restore(); `sequence` is empty then.
+Result<std::unique_ptr<Conversation>> open_conversation(Conversation::State state,
+                                                        std::shared_ptr<const ChatStyle> style,
+                                                        Sequence& sequence);
+
 }  // namespace llm
