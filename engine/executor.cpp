@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <new>
 #include <utility>
 
@@ -30,13 +31,32 @@ Prefix root_of(const Model& model, KvType kv) {
   return hash.digest();
 }
 
-/// Of sequences of that scope.
-Prefix root_in(const Prefix& root, std::string_view scope) {
-  if (scope.empty()) return root;
+/// Of sequences of that scope and those adapters.
+Prefix root_in(const Prefix& root, const Model& model, const SequenceOptions& options) {
+  std::string depends = options.scope;
+  for (std::size_t i = 0; i < options.adapters.size(); ++i) {
+    // A zero byte, which no scope has, ends what stands before.
+    if (const float scale = options.adapters[i]; scale != 0)
+      depends +=
+          fmt::format("{}adapter {} {} {:a}", '\0', i, model.adapters()[i]->file_sha256(), scale);
+  }
+  if (depends.empty()) return root;
   Sha256 hash;
   hash.update(root);
-  hash.update(std::as_bytes(std::span(scope)));
+  hash.update(std::as_bytes(std::span(depends)));
   return hash.digest();
+}
+
+Status check_adapters(const Model& model, std::span<const float> scales) {
+  if (scales.size() > model.adapters().size())
+    return Error{ErrorCode::kUsage, "adapters",
+                 fmt::format("found scales of {}, need at most {} (the model's adapters)",
+                             scales.size(), model.adapters().size())};
+  for (const float scale : scales)
+    if (!std::isfinite(scale))
+      return Error{ErrorCode::kUsage, "adapters",
+                   fmt::format("found the scale {}, need a finite number", scale)};
+  return Ok{};
 }
 
 /// For one sequence, and some of its states.
@@ -80,6 +100,7 @@ Result<std::unique_ptr<Sequence>> Executor::open(std::shared_ptr<Executor> execu
   if (chosen.context > most)
     return Error{ErrorCode::kUsage, "context",
                  fmt::format("found {}, need at most {}", chosen.context, most)};
+  LLM_RETURN_IF_ERROR(check_adapters(*executor->model_, chosen.adapters));
   return std::unique_ptr<Sequence>(new Sequence(std::move(executor), chosen));
 }
 
@@ -204,7 +225,8 @@ Status Executor::run_pass(std::span<Work> work) {
                     .state = &s.cache_,
                     .n_logits = begin + n - std::clamp(w.first_logit, begin, begin + n),
                     .normed = w.normed,
-                    .all_normed = s.on_normed_ && !w.normed && s.probe_ == nullptr});
+                    .all_normed = s.on_normed_ && !w.normed && s.probe_ == nullptr,
+                    .adapters = s.options_.adapters});
     taken.push_back(&w);
     n_tokens += n;
     probe = s.probe_;
@@ -306,7 +328,7 @@ Status Executor::run_by_definition(Work& w) {
     if (!s.cache_.reserve(begin, end)) return out_of_pages(s);
     const std::size_t first = std::clamp(w.first_logit, begin, end);
     reference_.run(
-        std::span(s.tokens_).subspan(begin, end - begin), begin, s.cache_,
+        std::span(s.tokens_).subspan(begin, end - begin), begin, s.cache_, s.options_.adapters,
         {w.logits + (first - std::min(first, w.first_logit)) * width, (end - first) * width},
         w.normed ? "result_norm" : "logits", s.probe_);
     s.n_stored_ = end;
@@ -330,7 +352,7 @@ Error Executor::find_nonfinite(Work& w) {
 Sequence::Sequence(std::shared_ptr<Executor> executor, const SequenceOptions& options)
     : executor_(std::move(executor)),
       options_(options),
-      cache_(executor_->pool_, root_in(executor_->root_, options.scope)) {}
+      cache_(executor_->pool_, root_in(executor_->root_, executor_->model(), options_)) {}
 
 Sequence::~Sequence() {
   try {

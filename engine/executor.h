@@ -36,6 +36,8 @@ struct SequenceOptions {
   std::string scope = {};     ///< only sequences of equal scopes share
   bool reference = false;     ///< computed by the definition in plain loops; slow
   bool nonfinite = false;     ///< NaN and Inf among logits are given back, not an error
+  /// The scale of each of Model::adapters(), finite, 0: not used; empty: none is.
+  std::vector<float> adapters = {};
 };
 
 class Sequence;
@@ -73,7 +75,7 @@ class Executor {
                                                   const ExecutorOptions& options = {});
 
   /// A new, empty sequence; it keeps the executor alive. Errors: kUsage when its context exceeds
-  /// the executor's. Cost: none until tokens are evaluated.
+  /// the executor's, or for other adapters than the model's. Cost: none until tokens are evaluated.
   static Result<std::unique_ptr<Sequence>> open(std::shared_ptr<Executor> executor,
                                                 const SequenceOptions& options = {});
 

@@ -7,9 +7,15 @@
 namespace llm {
 
 BatchRunner::Adopted BatchRunner::adopt(RequestId id, std::size_t n_stored,
-                                        std::span<const TokenId> tokens, const std::string& scope) {
+                                        std::span<const TokenId> tokens, const std::string& scope,
+                                        std::span<const float> adapters) {
   if (n_stored == 0) close(id);  // what it held before a preemption
-  const auto sequence = sequence_of(id, scope);
+  Held& held = sequences_.try_emplace(id, options_).first->second;
+  if (held.open == nullptr) {
+    held.options.scope = scope;
+    held.options.adapters.assign(adapters.begin(), adapters.end());
+  }
+  const auto sequence = open(held);
   if (!sequence.ok()) return {.n_stored = n_stored};
   const std::size_t n_loaded = (*sequence)->n_loaded();
   const std::size_t n = (*sequence)->adopt(tokens);
@@ -18,14 +24,11 @@ BatchRunner::Adopted BatchRunner::adopt(RequestId id, std::size_t n_stored,
           .lost = n_stored == 0 ? (*sequence)->lost(tokens) : SequenceState::Lost{}};
 }
 
-Result<Sequence*> BatchRunner::sequence_of(RequestId id, const std::string& scope) {
-  auto& sequence = sequences_[id];
-  if (sequence == nullptr) {
-    SequenceOptions options = options_;
-    options.scope = scope;
-    LLM_TRY(sequence, Executor::open(executor_, options));
+Result<Sequence*> BatchRunner::open(Held& held) {
+  if (held.open == nullptr) {
+    LLM_TRY(held.open, Executor::open(executor_, held.options));
   }
-  return sequence.get();
+  return held.open.get();
 }
 
 Status BatchRunner::run(const Step& step, const TokensOf& tokens_of, const TakeLogits& take_logits,
@@ -34,7 +37,8 @@ Status BatchRunner::run(const Step& step, const TokensOf& tokens_of, const TakeL
   std::vector<Segment> segments;
   segments.reserve(step.parts.size());
   for (const StepPart& part : step.parts) {
-    LLM_TRY(Sequence* const sequence, sequence_of(part.id));
+    LLM_TRY(Sequence* const sequence,
+            open(sequences_.try_emplace(part.id, options_).first->second));
     LLM_CHECK(sequence->position() == part.first);
     Rows rows = rows_of ? rows_of(part) : Rows{};
     if (rows.which == LogitRows::kNone && part.wants_logits) rows.which = LogitRows::kLast;

@@ -47,10 +47,10 @@ class BatchRunner {
   };
   /// What Scheduler::StoredPrefix asks: takes over what others have published of `tokens`, the
   /// leading ones of a request. @param n_stored  what it has; 0: it begins, also once more
-  /// @param scope  SequenceOptions::scope
+  /// @param scope, adapters  those of SequenceOptions
   /// @pre options.share_prefix, or there is no need to ask
   Adopted adopt(RequestId id, std::size_t n_stored, std::span<const TokenId> tokens,
-                const std::string& scope = "");
+                const std::string& scope = "", std::span<const float> adapters = {});
 
   /// Errors: as Executor::evaluate() and of `take_logits`.
   /// @param rows_of  empty: the last rows of parts that want logits
@@ -59,17 +59,20 @@ class BatchRunner {
 
   /// Session::set_checkpoints() of a request that was adopted.
   void set_checkpoints(RequestId id, std::span<const std::size_t> positions) {
-    if (Sequence* const sequence = sequences_.at(id).get()) sequence->set_checkpoints(positions);
+    if (Sequence* const sequence = sequences_.at(id).open.get())
+      sequence->set_checkpoints(positions);
   }
 
   /// Sequence::set_on_normed() of a request that was adopted.
   void set_on_normed(RequestId id, Sequence::OnNormed on_normed) {
-    if (Sequence* const sequence = sequences_.at(id).get())
+    if (Sequence* const sequence = sequences_.at(id).open.get())
       sequence->set_on_normed(std::move(on_normed));
   }
 
   /// Forgets what a request has stored behind `n_positions`: proposed tokens that were wrong.
-  void keep(RequestId id, std::size_t n_positions) { sequences_.at(id)->truncate(n_positions); }
+  void keep(RequestId id, std::size_t n_positions) {
+    sequences_.at(id).open->truncate(n_positions);
+  }
 
   /// Gives back what a request holds, if anything: it is done, or was cancelled.
   void close(RequestId id) { sequences_.erase(id); }
@@ -77,12 +80,16 @@ class BatchRunner {
   const Executor& executor() const { return *executor_; }
 
  private:
-  /// Opened if it is not yet.
-  Result<Sequence*> sequence_of(RequestId id, const std::string& scope = "");
+  struct Held {
+    SequenceOptions options;
+    std::unique_ptr<Sequence> open = {};  ///< null: not yet
+  };
+  /// Opens it if it is not open.
+  Result<Sequence*> open(Held& held);
 
   std::shared_ptr<Executor> executor_;
   SequenceOptions options_;
-  std::map<RequestId, std::unique_ptr<Sequence>> sequences_;
+  std::map<RequestId, Held> sequences_;
 };
 
 }  // namespace llm

@@ -201,8 +201,8 @@ void GenerationService::note_tokens(const RunningRequest& text, std::size_t n_be
 void GenerationService::run_step(std::vector<Ended>& ended) {
   const auto stored_prefix = [this](RequestId id, std::size_t n_stored) {
     RunningRequest& text = *texts_.at(id).text;
-    const auto [n, n_loaded, lost] =
-        runner_.adopt(id, n_stored, text.tokens().first(text.n_skippable()), text.scope());
+    const auto [n, n_loaded, lost] = runner_.adopt(
+        id, n_stored, text.tokens().first(text.n_skippable()), text.scope(), text.adapters());
     if (n_stored == 0) {
       runner_.set_checkpoints(id, text.checkpoints());
       if (Proposer* const reader = text.reader_of_rows())

@@ -29,6 +29,7 @@ struct GenerationRequest {
   bool hash_logits = false;      ///< of every position, as llmrun --logits-hash
   bool hash_drawn = false;       ///< of those that tokens are drawn from, whoever had the others
   std::string scope = {};        ///< only texts of equal scopes share what is stored
+  std::vector<float> adapters = {};  ///< as SequenceOptions::adapters
   /// The embedding of the prompt is wanted, and no logits. @pre max_tokens 0, neither of the above
   std::optional<EmbeddingOptions> embedding = {};
 };
@@ -105,6 +106,7 @@ class RunningRequest {
                                                                           : nullptr;
   }
   const std::string& scope() const { return request_.scope; }
+  std::span<const float> adapters() const { return request_.adapters; }
   const GenerateResult& so_far() const { return text_.result; }
   /// @pre advance() said that it is complete
   GenerationOutput finish() &&;

@@ -14,7 +14,7 @@ Result<AlignedBuffer<float>> allocate_activations(std::size_t count) {
 }
 
 Result<InputMemory> InputMemory::allocate(const HyperParameters& config, std::size_t n,
-                                          std::size_t width) {
+                                          std::size_t width, std::size_t low_rank) {
   std::size_t widest = 0;
   for (const TensorRole& role : kTensorRoles)
     for (int i = 0; role.is_matrix() && i < static_cast<int>(config.n_layers); ++i)
@@ -29,6 +29,7 @@ Result<InputMemory> InputMemory::allocate(const HyperParameters& config, std::si
           AlignedBuffer<std::byte>::allocate(bytes(ActivationFormat::kQ8_K), "activations"));
   LLM_TRY(memory.q8_32,
           AlignedBuffer<std::byte>::allocate(bytes(ActivationFormat::kQ8_32), "activations"));
+  LLM_TRY(memory.low_rank, allocate_activations(n * low_rank));
   return memory;
 }
 
@@ -48,6 +49,7 @@ ActivationMatrix InputRows::as(ActivationFormat format) const {
 Pass::Pass(const Model& model)
     : config_(model.config()),
       weights_(model.weights()),
+      adapters_(model.adapters()),
       kernels_(*kernel_table(model.isa())),
       compute_(model.compute()),
       team_size_(model.threads()) {}
@@ -57,10 +59,12 @@ Result<Pass> Pass::create(const Model& model, const PassSizes& sizes) {
   const HyperParameters& config = model.config();
   LLM_TRY(pass.x_, allocate_activations(sizes.max_batch * config.d_model));
   LLM_TRY(pass.output_, allocate_activations(sizes.max_batch * config.d_model));
-  LLM_TRY(pass.batch_inputs_, InputMemory::allocate(config, sizes.max_batch));
+  std::size_t low_rank = 0;
+  for (const auto& adapter : model.adapters()) low_rank += adapter->width();
+  LLM_TRY(pass.batch_inputs_, InputMemory::allocate(config, sizes.max_batch, 0, low_rank));
   for (int i = 0; i < model.threads(); ++i) {
     Scratch scratch;
-    LLM_TRY(scratch.inputs, InputMemory::allocate(config, 1));
+    LLM_TRY(scratch.inputs, InputMemory::allocate(config, 1, 0, low_rank));
     LLM_TRY(scratch.product,
             Workspace::allocate(matmul_workspace_bytes(sizes.max_batch), "workspace"));
     pass.scratch_.push_back(std::move(scratch));
@@ -74,8 +78,10 @@ void Pass::plan(std::span<const PassSegment> segments, std::span<float> rows, Pr
   LLM_CHECK(probe == nullptr || segments.size() == 1);
   rows_.clear();
   wanted_rows_.clear();
+  uses_adapters_ = false;
   std::vector<std::size_t> normed_rows;
   for (const PassSegment& segment : segments) {
+    uses_adapters_ |= std::ranges::any_of(segment.adapters, [](float scale) { return scale != 0; });
     if (probe != nullptr) probe->begin_step(segment.tokens, segment.first_position);
     const std::size_t n = segment.tokens.size();
     for (std::size_t t = 0; t < n; ++t) {
@@ -150,31 +156,90 @@ void PassWorker::copy_row(const InputRows& to, std::size_t i, const InputRows& f
     if (is_read(format, readers)) to.as(format).copy_row(i, from.as(format), from_i);
 }
 
+bool PassWorker::has_updates(const PackedMatrix& w) const {
+  return pass_.uses_adapters_ &&
+         std::ranges::any_of(pass_.adapters_, [&](const auto& a) { return a->of(w) != nullptr; });
+}
+
+template <typename Visit>
+void PassWorker::each_update(const PackedMatrix& w, const InputRows& input, std::size_t first,
+                             std::size_t last, Visit visit) const {
+  if (!pass_.uses_adapters_ || input.pass_rows.empty()) return;
+  float* place = input.memory->low_rank.data();
+  for (std::size_t i = 0; i < pass_.adapters_.size(); ++i) {
+    const Adapter& adapter = *pass_.adapters_[i];
+    const auto scale_of = [&](std::size_t t) {
+      const std::span<const float> scales = rows()[input.pass_rows[t]].segment->adapters;
+      return i < scales.size() ? scales[i] : 0.0F;
+    };
+    const LowRankUpdate* const update = adapter.of(w);
+    for (std::size_t begin = first; update != nullptr && begin < last;) {
+      const float scale = scale_of(begin);
+      std::size_t end = begin + 1;
+      while (end < last && scale_of(end) == scale) ++end;
+      if (scale != 0)
+        visit(*update, scale, begin, end, place + update->place * input.n + begin * update->rank());
+      begin = end;
+    }
+    place += adapter.width() * input.n;
+  }
+}
+
+void PassWorker::reduce_rows(const InputRows& input, std::size_t first, std::size_t last,
+                             Readers readers) {
+  for (const PackedMatrix* w : readers)
+    each_update(*w, input, first, last,
+                [&](const LowRankUpdate& update, float scale, std::size_t begin, std::size_t end,
+                    float* low_rank) {
+                  multiply(update.a, {{0, update.rank()}}, input.f32 + begin * input.features,
+                           end - begin, low_rank, Epilogue::kStore);
+                  const float s = update.factor(scale);
+                  for (float& x : std::span(low_rank, (end - begin) * update.rank())) x *= s;
+                });
+}
+
+void PassWorker::add_updates(const PackedMatrix& w, TaskRows rows, const InputRows& input,
+                             float* y) {
+  each_update(
+      w, input, 0, input.n,
+      [&](const LowRankUpdate& update, float, std::size_t begin, std::size_t end, float* low_rank) {
+        multiply(update.b, rows, low_rank, end - begin, y + begin * w.n_rows(), Epilogue::kAdd);
+      });
+}
+
+void PassWorker::multiply(const PackedMatrix& w, TaskRows rows, float* x, std::size_t n, float* y,
+                          Epilogue epilogue) {
+  const auto bytes = std::as_writable_bytes(std::span(x, n * w.n_cols()));
+  matmul(kernels(), w, rows, {bytes, ActivationFormat::kF32, n, w.n_cols()}, y, w.n_rows(),
+         epilogue, own_.product);
+}
+
 template <typename MakeRow>
 void PassWorker::prepare_rows(PassOp op, const InputRows& input, Readers readers,
                               MakeRow make_row) {
-  const auto prepare = [&](std::size_t i) {
-    make_row(i);
-    store_row(input, i, readers);
+  const auto prepare = [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      make_row(i);
+      store_row(input, i, readers);
+    }
+    reduce_rows(input, begin, end, readers);
     lap(op);
   };
-  if (input.n == 1) return prepare(0);
+  if (input.n == 1) return prepare(0, 1);
   // Codes lie token by token within a block of columns: eight tokens' fill whole cache lines, which
   // no other worker then writes.
   constexpr std::size_t kRowsInLines = 8;
   static_assert(kRowsInLines * sizeof(KernelQ8x32) % 64 == 0);
   const bool enough = input.n >= kRowsInLines * static_cast<std::size_t>(worker_.count);
   const std::size_t unit = enough ? kRowsInLines : 1;
-  run_tasks((input.n + unit - 1) / unit, [&](std::size_t task) {
-    const std::size_t end = std::min(input.n, (task + 1) * unit);
-    for (std::size_t i = task * unit; i < end; ++i) prepare(i);
-  });
+  run_tasks((input.n + unit - 1) / unit,
+            [&](std::size_t task) { prepare(task * unit, std::min(input.n, (task + 1) * unit)); });
 }
 
 InputRows PassWorker::norm_rows(std::span<const float> weight, std::span<const std::size_t> rows,
                                 Readers readers) {
   InputMemory& memory = inputs_of(rows.size());
-  const InputRows input{&memory, memory.normed.data(), rows.size(), config().d_model};
+  const InputRows input{&memory, memory.normed.data(), rows.size(), config().d_model, 0, rows};
   prepare_rows(PassOp::kNorm, input, readers, [&](std::size_t i) {
     kernels().rms_norm(residual(rows[i]).data(), weight.data(), input.features, config().norm_eps,
                        input.f32 + i * input.features);
@@ -184,7 +249,7 @@ InputRows PassWorker::norm_rows(std::span<const float> weight, std::span<const s
 
 InputRows PassWorker::load_rows(PassOp op, float* x, std::size_t features, Readers readers) {
   const std::size_t n = rows().size();
-  const InputRows input{&inputs_of(n), x, n, features};
+  const InputRows input{&inputs_of(n), x, n, features, 0, std::span(pass_.all_rows_).first(n)};
   prepare_rows(op, input, readers, [](std::size_t) {});
   return input;
 }
@@ -192,6 +257,7 @@ InputRows PassWorker::load_rows(PassOp op, float* x, std::size_t features, Reade
 void PassWorker::product(PassOp op, const PackedMatrix& w, TaskRows rows, const InputRows& input,
                          float* y, Epilogue epilogue) {
   matmul(kernels(), w, rows, input.as(format_for(w)), y, w.n_rows(), epilogue, own_.product);
+  add_updates(w, rows, input, y);
   const auto n_rows = static_cast<double>(rows.end - rows.begin);
   own_.clock.lap(op, n_rows * static_cast<double>(row_bytes(w.type(), w.n_cols())),
                  n_rows * static_cast<double>(w.n_cols() * input.n));
@@ -208,8 +274,8 @@ void PassWorker::add_product(PassOp op, const PackedMatrix& w, const InputRows& 
                              std::span<const float> norm, std::size_t layer, AddedTaps taps,
                              std::span<const float> bias) {
   const float scale = config().residual_scale;
-  const bool apart =
-      has_probe() || !norm.empty() || !bias.empty() || scale != 1.0F || w.has_scales();
+  const bool apart = has_probe() || !norm.empty() || !bias.empty() || scale != 1.0F ||
+                     w.has_scales() || has_updates(w);
   float* const y = apart ? pass_.output_.data() : pass_.x_.data();
   const RowTasks tasks = tasks_of(w, input.n);
   run_tasks(tasks.size(), [&](std::size_t i) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <initializer_list>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,8 @@ struct PassSegment {
   /// Where the first layer reads next tokens (LayerSpec::reads_next_token): what it reads beside
   /// each token, a row of d_model.
   const float* hidden = nullptr;
+  /// The scale of each of Model::adapters(), 0: not used; empty: none is.
+  std::span<const float> adapters = {};
 
   bool wants_normed(std::size_t t) const {
     return all_normed || (normed && t + n_logits >= tokens.size());
@@ -60,10 +63,12 @@ struct InputMemory {
   AlignedBuffer<float> normed;     ///< (n, d_model)
   AlignedBuffer<std::byte> q8_k;   ///< n rows, the widest product's, as that format
   AlignedBuffer<std::byte> q8_32;  ///< likewise
+  AlignedBuffer<float> low_rank;   ///< s (A x) of adapters: n rows of each update in turn
 
   /// @param width  of a row of `normed`; 0: d_model
+  /// @param low_rank  floats of a row of it
   static Result<InputMemory> allocate(const HyperParameters& config, std::size_t n,
-                                      std::size_t width = 0);
+                                      std::size_t width = 0, std::size_t low_rank = 0);
 };
 
 /// n rows as products read them: in f32, and in each format that was asked for.
@@ -73,6 +78,8 @@ struct InputRows {
   std::size_t n;
   std::size_t features;
   std::size_t first = 0;  ///< rows of that many features in the memory before these
+  /// Those of the pass; empty: no adapter updates their products.
+  std::span<const std::size_t> pass_rows = {};
 
   ActivationMatrix as(ActivationFormat format) const;
 };
@@ -113,6 +120,7 @@ class Pass {
 
   const HyperParameters& config_;
   const ModelWeights& weights_;
+  std::span<const std::shared_ptr<const Adapter>> adapters_;
   const KernelTable& kernels_;
   Compute compute_;
   TeamSize team_size_;
@@ -125,6 +133,7 @@ class Pass {
   std::vector<std::size_t> all_rows_;     ///< 0, 1, 2, ...
   std::span<float> wanted_;
   ProbeSink* probe_ = nullptr;
+  bool uses_adapters_ = false;  ///< some row does
 
   AlignedBuffer<float> x_;       ///< residual stream, (T, d_model)
   AlignedBuffer<float> output_;  ///< what is added to it, (T, d_model), for probes and norms
@@ -239,6 +248,21 @@ class PassWorker {
     return pass_.compute_ == Compute::kInt8 ? activation_format(w.type()) : ActivationFormat::kF32;
   }
   bool is_read(ActivationFormat format, Readers readers) const;
+  bool has_updates(const PackedMatrix& w) const;
+  /// Calls visit(update, scale, begin, end, low_rank) for each update of w and each run of rows
+  /// [begin, end) among [first, last) of `input` that use it at that scale, in the adapters' order.
+  /// low_rank is where s (A x) of those rows is, (end - begin, rank).
+  template <typename Visit>
+  void each_update(const PackedMatrix& w, const InputRows& input, std::size_t first,
+                   std::size_t last, Visit visit) const;
+  /// s (A x) of rows [first, last) of `input`, whose f32 values are there, for the readers'
+  /// updates.
+  void reduce_rows(const InputRows& input, std::size_t first, std::size_t last, Readers readers);
+  /// y = y + B (s (A x)) in these rows of w, for its updates.
+  void add_updates(const PackedMatrix& w, TaskRows rows, const InputRows& input, float* y);
+  /// These rows of y = W x, or y = y + W x, of n rows of x, all in f32.
+  void multiply(const PackedMatrix& w, TaskRows rows, float* x, std::size_t n, float* y,
+                Epilogue epilogue);
   /// Stores every row in the formats that the readers want, once make_row(i) has made its f32
   /// values.
   template <typename MakeRow>

@@ -96,6 +96,10 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
   std::shared_ptr<Model> model(new Model(*file, std::move(weights).value(),
                                          std::move(tokenizer).value(), std::move(warnings)));
   model->file_sha256_ = std::move(sha256);
+  for (const std::string& adapter : options.adapters) {
+    LLM_TRY(model->adapters_.emplace_back(),
+            Adapter::load(adapter, model->config_, *model->weights_, options.hash_file));
+  }
   times.weights = lap.seconds();
   model->load_times_ = times;
   LLM_RETURN_IF_ERROR(model->set_options(options));
@@ -118,6 +122,7 @@ Result<std::shared_ptr<const Model>> Model::load_mtp(const std::string& path, co
   model->config_ = file->config;
   model->warnings_ = std::move(warnings);
   model->weights_ = std::make_shared<const ModelWeights>(std::move(weights).value());
+  model->adapters_.clear();  // they update the trunk's weights
   model->make_ropes();
   return std::shared_ptr<const Model>(std::move(model));
 }

@@ -6,11 +6,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/cpu_features.h"
 #include "base/result.h"
+#include "engine/model/adapter.h"
 #include "engine/model/hyper_parameters.h"
 #include "engine/model/model_file.h"
 #include "engine/model/precision.h"
@@ -40,6 +42,8 @@ struct LoadOptions {
   /// Directory of packed caches (docs/packed_cache.md): a later start maps the weights instead of
   /// packing them. Empty: none. With a manifest, a cache is compared with the file's bytes first.
   std::string packed_cache = {};
+  /// Files of adapters that sequences may use (docs/adapters.md).
+  std::vector<std::string> adapters = {};
   Progress progress = {};  ///< may be empty
 };
 
@@ -112,6 +116,8 @@ class Model final {
   int threads() const { return threads_; }
   Compute compute() const { return compute_; }
   const ModelWeights& weights() const { return *weights_; }
+  /// In the order of LoadOptions::adapters, which is that of their updates.
+  std::span<const std::shared_ptr<const Adapter>> adapters() const { return adapters_; }
   /// Of each of config().ropes.
   const std::vector<Rope>& ropes() const { return ropes_; }
   const Rope& rope(std::size_t layer) const { return ropes_[config_.attention(layer).rope]; }
@@ -131,6 +137,7 @@ class Model final {
   std::string file_sha256_;
   LoadTimes load_times_;
   std::shared_ptr<const ModelWeights> weights_;
+  std::vector<std::shared_ptr<const Adapter>> adapters_;
   std::vector<Rope> ropes_;
   Isa isa_ = Isa::kScalar;
   int threads_ = 1;

@@ -9,6 +9,7 @@
 #include "engine/generation/generate.h"
 #include "tests/engine/serve_support.h"
 #include "tests/support/nonfinite_models.h"
+#include "tests/support/tiny_adapter.h"
 #include "tests/support/tiny_model.h"
 
 namespace llm::test {
@@ -37,7 +38,8 @@ struct Told {
 
 Told alone(const std::shared_ptr<const Model>& model, GenerationRequest request,
            std::size_t context = kShort) {
-  auto session = require_ok(open_sequence(model, {.context = context}));
+  auto session =
+      require_ok(open_sequence(model, {.context = context}, {.adapters = request.adapters}));
   Told told;
   Sha256 hash;
   std::vector<float> rows;
@@ -132,6 +134,40 @@ TEST_CASE("served texts are those generated alone, with logits and log probabili
       std::size_t n_tokens = 0;
       for (const Told& told : expected) n_tokens += told.ids.size();
       REQUIRE(figures.generated_tokens == n_tokens);
+    }
+  }
+}
+
+TEST_CASE("served texts have adapters of their own", "[serve][adapter]") {
+  const ScratchDirectory folder;
+  LoadOptions options{.threads = 1};
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    const TinyGguf adapter =
+        tiny_adapter(*embedded(), {.rank = 4 * seed, .seed = seed, .amplitude = 0.05F});
+    options.adapters.push_back(folder.write(fmt::format("{}.gguf", seed), adapter.bytes()));
+  }
+  const auto model =
+      require_ok(Model::load(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", options));
+  // The same prompts for each, which must not share keys and values.
+  const auto prompts = mixed_requests(*model, 4);
+  const std::vector<std::vector<float>> scales = {{}, {1}, {0, 1}, {0.5F, 0, 1}};
+  std::vector<GenerationRequest> requests;
+  for (const std::vector<float>& scale : scales)
+    for (GenerationRequest request : prompts) {
+      request.adapters = scale;
+      requests.push_back(std::move(request));
+    }
+  std::vector<Told> expected;
+  for (const GenerationRequest& request : requests) expected.push_back(alone(model, request));
+  REQUIRE(expected[0].hash != expected[4].hash);
+  for (const std::size_t kv_pages : {60, 4}) {  // 4: some are preempted
+    const auto service = start(
+        model,
+        {.step_tokens = 64, .parallel = 16, .queue = 16, .context = kShort, .kv_pages = kv_pages});
+    std::vector<Listener> listeners = submit(*service, requests);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      CAPTURE(i, kv_pages);
+      REQUIRE((told_by(listeners[i]) == expected[i]));
     }
   }
 }

@@ -258,7 +258,7 @@ def make_checkpoint_files(corpus: Path, tools: Path, of_checkpoint: list[Case]) 
     for case in of_checkpoint:
         model_file = corpus / f"{case.name}.gguf"
         whole(model_file, lambda part, case=case: subprocess.run(
-            [tools / "llmquant", f16, part, case.type, "1", "-q"], check=True, stdout=subprocess.DEVNULL))
+            [tools / "llmquant", f16, part, case.type, "1", "--force", "-q"], check=True, stdout=subprocess.DEVNULL))
         whole(corpus / f"{case.name}.npz", lambda part, case=case, model_file=model_file: make_reference(
             case, checkpoint, model_file, part))
     return first.checkpoint

@@ -224,7 +224,7 @@ class Doctor:
         if make == "cut":
             path.write_bytes(model.read_bytes()[:-100_000])
         elif make == "part":
-            subprocess.run([str(self.binary), "split", str(model), str(self.folder / "planted"), "--parts", "2", "-q"], check=True,
+            subprocess.run([str(self.binary), "split", str(model), str(self.folder / "planted"), "--parts", "2", "--force", "-q"], check=True,
                            capture_output=True)
             (self.folder / "planted-00002-of-00002.gguf").unlink()
             path = self.folder / "planted-00001-of-00002.gguf"

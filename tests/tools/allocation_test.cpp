@@ -77,7 +77,7 @@ TEST_CASE("a limit on memory is exit code 5, whatever it cuts", "[bad_input][all
   const Bench bench;
   const std::string command = GENERATE(values<std::string>(
       {"llmrun tiny.gguf -p a -n 4 -t 2", "llmcheck tiny.gguf --layer-diff own.npz --threads 2",
-       "llmquant tiny.gguf out.gguf Q8_0 2 --allow-requantize"}));
+       "llmquant tiny.gguf out.gguf Q8_0 2 --allow-requantize --force"}));
   for (int mib = 20; mib < 250; mib += 23) {
     const Finished run = bench.shell("ulimit -v " + std::to_string(mib * 1024) + "; " + command);
     CAPTURE(command, mib, run.err, run.exit_code);
@@ -99,7 +99,7 @@ TEST_CASE("threads that the system refuses are named", "[bad_input][allocation]"
   const Bench bench;
   for (const std::string command :
        {"llmrun tiny.gguf -n 1 -t 200", "llmcheck tiny.gguf --ppl text --threads 200",
-        "llmquant tiny.gguf out.gguf Q8_0 200 --allow-requantize",
+        "llmquant tiny.gguf out.gguf Q8_0 200 --allow-requantize --force",
         "llmsynth s.gguf --shape mqa -t 200",
         "llmbench tiny.gguf --no-peaks -p 2 -n 2 -r 1 -t 200"}) {
     // The stacks of 200 threads do not fit.

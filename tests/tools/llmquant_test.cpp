@@ -58,7 +58,7 @@ class Fixture : public ToolFolder {
     write("in.gguf", model.bytes());
   }
   Finished run(const std::string& arguments) const {
-    return shell("llmquant in.gguf out.gguf " + arguments);
+    return shell("llmquant in.gguf out.gguf --force " + arguments);
   }
   OpenGguf source() const { return OpenGguf(path("in.gguf")); }
   OpenGguf result() const { return OpenGguf(path("out.gguf")); }
@@ -158,9 +158,9 @@ TEST_CASE("llmquant refuses to quantize twice unless told", "[tools][llmquant]")
   quant.shell("llmquant out.gguf again.gguf Q4_0")
       .must_end(6, {"token_embd.weight", "Q8_0", "--allow-requantize"});
   CHECK(!std::filesystem::exists(quant.path("again.gguf")));
-  quant.shell("llmquant out.gguf again.gguf Q4_0 --allow-requantize").must_end(0);
+  quant.shell("llmquant out.gguf again.gguf Q4_0 --allow-requantize --force").must_end(0);
   // Tensors that keep their type are copied, which is no second quantization.
-  quant.shell("llmquant out.gguf again.gguf Q8_0 && cmp out.gguf again.gguf").must_end(0);
+  quant.shell("llmquant out.gguf again.gguf Q8_0 --force && cmp out.gguf again.gguf").must_end(0);
 }
 
 TEST_CASE("hyper-parameters that llmrun refuses are refused, or warned of", "[tools][llmquant]") {
@@ -237,7 +237,8 @@ TEST_CASE("a failed write leaves the old file", "[tools][llmquant]") {
   const Fixture quant;
   quant.write("out.gguf", "old");
   // A file size limit is a disk that fills up in the middle of the file.
-  quant.shell("trap '' XFSZ; ulimit -f 16; exec llmquant in.gguf out.gguf Q8_0").must_end(4);
+  quant.shell("trap '' XFSZ; ulimit -f 16; exec llmquant in.gguf out.gguf Q8_0 --force")
+      .must_end(4);
   CHECK(quant.read("out.gguf") == "old");
   CHECK(quant.count() == 2);
   quant.shell("llmquant in.gguf /dev/full Q8_0").must_end(4, {"/dev/full"});
@@ -287,7 +288,7 @@ TEST_CASE("an interrupted run leaves the old file and no other", "[tools][llmqua
                                      {SIGABRT, 1, 128 + SIGABRT},
                                      {SIGKILL, 1, 128 + SIGKILL}}));
   CAPTURE(signal, times);
-  Process process({tool_path("llmquant"), large, quant.path("out.gguf"), "Q6_K", "1"});
+  Process process({tool_path("llmquant"), large, quant.path("out.gguf"), "Q6_K", "1", "--force"});
   while (!writes_in(process, quant.path())) {
     REQUIRE(process.is_running());
     ::usleep(1000);
@@ -312,6 +313,8 @@ TEST_CASE("a source is never destroyed", "[tools][llmquant]") {
     CHECK(quant.read("in.gguf") == before);
   }
   quant.shell("rm soft hard; llmquant in.gguf out.gguf Q8_0").must_end(0);
+  quant.shell("llmquant in.gguf out.gguf Q8_0")
+      .must_end(2, {"out.gguf: OUT: found a file that exists", "--force"});
   quant.shell("llmquant in.gguf in.gguf Q8_0 --in-place && cmp in.gguf out.gguf").must_end(0);
   CHECK(quant.count() == 2);
 }

@@ -49,7 +49,7 @@ TEST_CASE("results are written without a stderr", "[tools][streams]") {
   // A context beyond the model's is a warning.
   CHECK(run(verbose + "-c 99 --receipt out/r.json --dump-layers out/d.npz") == text);
   CHECK_FALSE(run(kVerdict + "--dump out/dump.npz -v --report out/self.json").empty());
-  CHECK_FALSE(run("llmquant tiny.gguf out/q.gguf Q8_0 --allow-requantize -v").empty());
+  CHECK_FALSE(run("llmquant tiny.gguf out/q.gguf Q8_0 --allow-requantize --force -v").empty());
   CHECK(tools.written() == 5);
 }
 
@@ -160,7 +160,7 @@ TEST_CASE("-q silences the warnings of every tool that has some", "[tools][strea
   for (const std::string& words : std::vector<std::string>{
            "llmgguf verify odd.gguf", "llmtok odd.gguf -p the", "llmrun odd.gguf -p the -n 1",
            "llmcheck odd.gguf --dump out/d.npz",
-           "llmquant tiny.gguf out/q.gguf Q4_K_M --allow-requantize",
+           "llmquant tiny.gguf out/q.gguf Q4_K_M --allow-requantize --force",
            bench + "-p 3 --compare out/old.json",
            "llmload odd.gguf --lengths 1:2:2 --mode real --rate 1000 --requests 1"}) {
     CAPTURE(words);

@@ -170,8 +170,9 @@ void add_foreign_options(OptionTable& table) {
   table.foreign("keep", "--context-shift keeps BOS, and in a chat the system message");
   table.foreign("grammar,grammar-file,j,json-schema,jf,json-schema-file",
                 "llmrun and the requests of llmserve have it (docs/structured_output.md)");
-  table.foreign("lora,lora-scaled,control-vector,control-vector-scaled",
-                "adapters are not supported; merge them into the model before converting it");
+  table.foreign("lora,lora-scaled,lora-init-without-apply",
+                "llmrun and llmserve have it; llmgguf merge-lora makes a model for other tools");
+  table.foreign("control-vector,control-vector-scaled", "control vectors are not supported");
   table.foreign("draft-max", "--speculate-length");
   table.foreign("cd,ctx-size-draft", "a draft model has the context size of the model");
   table.foreign("mm,mmproj,mmproj-url,image", "only text models are supported");

@@ -137,6 +137,20 @@ Spelling spell(const OptionTable& table, std::span<const char* const> args) {
 
 }  // namespace
 
+std::string nearest_hint(std::string_view typed, const std::vector<std::string>& words,
+                         std::string_view before) {
+  std::string nearest;
+  std::size_t least = typed.size() <= 3 ? 2 : 3;  // a hint further away than this is noise
+  for (const std::string& word : words) {
+    const bool prefix = typed.size() >= 3 && word.starts_with(typed);
+    const std::size_t distance = prefix ? 1 : edit_distance(typed, word);
+    if (distance >= least) continue;
+    least = distance;
+    nearest = word;
+  }
+  return nearest.empty() ? "" : fmt::format("did you mean {}{}?", before, nearest);
+}
+
 Error OptionTable::unknown(std::string_view typed) const {
   std::string_view name = typed.substr(0, typed.find('='));
   name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
@@ -146,20 +160,12 @@ Error OptionTable::unknown(std::string_view typed) const {
     error.hint = *advice;
     return error;
   }
-  std::string nearest;
-  std::size_t least = name.size() <= 3 ? 2 : 3;  // a hint further away than this is noise
-  for (const Option& option : options_) {
-    for (const std::string& known : option.names) {
-      if (known.size() == 1) continue;
-      const bool prefix = name.size() >= 3 && known.starts_with(name);
-      const std::size_t distance = prefix ? 1 : edit_distance(name, known);
-      if (distance >= least) continue;
-      least = distance;
-      nearest = known;
-    }
-  }
-  error.hint = nearest.empty() ? fmt::format("{} --help lists them", tool_)
-                               : fmt::format("did you mean {}?", dashed(nearest));
+  std::vector<std::string> known;
+  for (const Option& option : options_)
+    for (const std::string& one : option.names)
+      if (one.size() > 1) known.push_back(one);
+  error.hint = nearest_hint(name, known, "--");
+  if (error.hint.empty()) error.hint = fmt::format("{} --help lists them", tool_);
   return error;
 }
 
@@ -194,6 +200,15 @@ Status OptionTable::assign_positionals(const std::vector<std::string>& found) {
                        fmt::format("found {} arguments without a dash, need at most {}",
                                    found.size(), places.size()),
                        "put a text with spaces in quotes");
+  }
+  for (std::size_t i = 0; i < std::min(places.size(), found.size()); ++i) {
+    const Positional& place = *places[i];
+    if (!place.is_verb || std::ranges::find(place.choices, found[i]) != place.choices.end())
+      continue;
+    return usage_error(
+        place.name,
+        fmt::format("found {}, need {}", quoted(found[i]), fmt::join(place.choices, ", ")),
+        nearest_hint(found[i], place.choices));
   }
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (i < found.size()) {

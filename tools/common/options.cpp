@@ -205,10 +205,15 @@ OptionTable::Positional& OptionTable::Positional::one_of(std::vector<std::string
   return *this;
 }
 
+OptionTable::Positional& OptionTable::Positional::verb(std::vector<std::string> words) {
+  is_verb = true;
+  return one_of(std::move(words));
+}
+
 OptionTable::Positional& OptionTable::positional(std::string name, std::string* target,
                                                  bool required, std::string help) {
   return positionals_.emplace_back(
-      Positional{std::move(name), target, required, std::move(help), {}, false});
+      Positional{std::move(name), target, required, std::move(help), {}, false, false});
 }
 
 void OptionTable::example(std::string command, std::string meaning) {

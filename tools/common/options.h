@@ -149,9 +149,12 @@ class OptionTable {
     std::string help;
     std::vector<std::string> choices;  ///< the usual words, for completion; empty: any
     bool takes_file = false;           ///< completion offers file names
+    bool is_verb = false;              ///< only `choices` are taken
 
     Positional& file();
     Positional& one_of(std::vector<std::string> words);
+    /// As one_of(), and no other word is taken.
+    Positional& verb(std::vector<std::string> words);
   };
   /// Next positional argument. Required ones come first.
   Positional& positional(std::string name, std::string* target, bool required, std::string help);
@@ -217,6 +220,10 @@ inline Error usage_error(std::string field, std::string message, std::string hin
                .message = std::move(message),
                .hint = std::move(hint)};
 }
+
+/// "did you mean WORD?" with the word that is nearest to what was typed; empty where none is near.
+std::string nearest_hint(std::string_view typed, const std::vector<std::string>& words,
+                         std::string_view before = "");
 
 /// The parts of a text between commas, of which one may be empty.
 std::vector<std::string> split_at_commas(std::string_view text);

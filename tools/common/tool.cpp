@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <optional>
 #include <thread>
@@ -276,6 +277,14 @@ Status check_output(const std::string& what, const std::string& path,
         path);
   }
   return AtomicFile::probe(path, held);
+}
+
+Status check_is_new(const std::string& what, const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return Ok{};
+  Error error = usage_error(what, "found a file that exists, need a new one",
+                            "--force replaces it when the result is complete");
+  return in_file(std::move(error), path);
 }
 
 }  // namespace llm

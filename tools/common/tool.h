@@ -107,4 +107,7 @@ Result<T> parse_file(const std::string& path, std::size_t limit,
 Status check_output(const std::string& what, const std::string& path,
                     std::span<const std::string> read, FileLock* held = nullptr);
 
+/// Errors: kUsage where `path` is a file that exists, with a hint at --force.
+Status check_is_new(const std::string& what, const std::string& path);
+
 }  // namespace llm

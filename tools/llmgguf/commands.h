@@ -14,16 +14,19 @@ namespace llm {
 struct GgufArguments {
   std::string verb;
   std::string file;
-  std::string other_file;  ///< of diff
+  std::string other_file;  ///< the third word
+  std::string third;       ///< the fourth word
   bool json = false;
   bool strict = false;
   bool vocab_only = false;
-  bool all = false;       ///< whole arrays and strings
-  std::size_t parts = 0;  ///< of split
-  std::string max_size;   ///< of a part of split: "2G"
-  std::string output;     ///< of hash: the manifest
-  std::string manifest;   ///< of verify
-  std::string fix;        ///< of doctor: the mended copy
+  bool all = false;         ///< whole arrays and strings
+  std::size_t parts = 0;    ///< of split
+  std::string max_size;     ///< of a part of split: "2G"
+  std::string output;       ///< of hash: the manifest
+  std::string manifest;     ///< of verify
+  std::string fix;          ///< of doctor: the mended copy
+  bool force = false;       ///< existing files are replaced
+  bool dequantize = false;  ///< of merge-lora
   int threads = 0;
 };
 
@@ -31,11 +34,10 @@ struct GgufArguments {
 Result<OpenGguf> open_gguf(const std::string& path);
 
 // The verbs. Each returns the exit code.
-Result<int> show_gguf(const GgufArguments& arguments);
+Result<int> show_gguf(const GgufArguments& arguments, const ToolContext& context);
 /// Prints hashes, or writes the manifest to --output.
 Result<int> hash_gguf(const GgufArguments& arguments, const ToolContext& context);
-/// Compares FILE with --manifest.
-Result<int> verify_manifest(const GgufArguments& arguments, const ToolContext& context);
+/// With --manifest compares FILE with it.
 Result<int> verify_gguf(const GgufArguments& arguments, const ToolContext& context);
 /// Writes OTHER-00001-of-0000N.gguf and so on: parts of at most --max-size bytes of tensors, or
 /// --parts of about the same size.
@@ -44,6 +46,8 @@ Result<int> split_gguf(const GgufArguments& arguments, const ToolContext& contex
 Result<int> merge_gguf(const GgufArguments& arguments, const ToolContext& context);
 /// Prints what is wrong with FILE and how it is mended; with --fix writes a mended copy.
 Result<int> doctor_gguf(const GgufArguments& arguments, const ToolContext& context);
+/// Writes the model FILE with the adapter OTHER merged to the third file.
+Result<int> merge_lora(const GgufArguments& arguments, const ToolContext& context);
 Result<int> diff_gguf(const GgufArguments& arguments, const ToolContext& context);
 
 /// The version of every JSON object that llmgguf prints.

@@ -1,6 +1,8 @@
-// llmgguf: looks into GGUF files.
+// llmgguf: looks into GGUF files, and changes them.
 
 #include <fmt/core.h>
+
+#include <array>
 
 #include "tools/common/options.h"
 #include "tools/common/tool.h"
@@ -12,18 +14,36 @@ Result<OpenGguf> open_gguf(const std::string& path) { return open_gguf_file(path
 
 namespace {
 
+struct Verb {
+  std::string_view name;
+  Result<int> (*run)(const GgufArguments&, const ToolContext&);
+  std::string_view other = {};  ///< what the word after FILE is; empty: there is none
+  std::string_view third = {};  ///< and the next one
+};
+constexpr std::array kVerbs = {
+    Verb{"show", show_gguf},
+    Verb{"hash", hash_gguf},
+    Verb{"verify", verify_gguf},
+    Verb{"doctor", doctor_gguf},
+    Verb{"diff", diff_gguf, "the second file"},
+    Verb{"split", split_gguf, "the NAME of the parts"},
+    Verb{"merge", merge_gguf, "the file to write"},
+    Verb{"merge-lora", merge_lora, "the adapter", "the file to write"},
+};
+
 OptionTable make_table(GgufArguments& arguments) {
-  OptionTable table("llmgguf", "Show, check, repair, compare and split GGUF files");
-  table
-      .positional("VERB", &arguments.verb, true,
-                  "show, hash, verify, doctor, diff, split or merge (see the examples)")
-      .one_of({"show", "hash", "verify", "doctor", "diff", "split", "merge"});
+  OptionTable table("llmgguf", "Show, check, repair, compare and change GGUF files");
+  std::vector<std::string> names;
+  for (const Verb& verb : kVerbs) names.emplace_back(verb.name);
+  table.positional("VERB", &arguments.verb, true, "what to do (see the examples)").verb(names);
   table.positional("FILE", &arguments.file, true, "GGUF file, or any part of a split model").file();
   table
       .positional("OTHER", &arguments.other_file, false,
                   "diff: the second file; merge: the file to write; split: the NAME in the names "
-                  "of the parts (NAME-00001-of-00003.gguf)")
+                  "of the parts (NAME-00001-of-00003.gguf); merge-lora: the adapter, or "
+                  "ADAPTER:SCALE")
       .file();
+  table.positional("OUT", &arguments.third, false, "merge-lora: the file to write").file();
   table.flag("json", &arguments.json, "print JSON");
   table.flag("a,all", &arguments.all, "show: print complete arrays and strings");
   table.flag("strict", &arguments.strict,
@@ -49,6 +69,9 @@ OptionTable make_table(GgufArguments& arguments) {
   table.text("max-size", "SIZE", &arguments.max_size,
              "split: make parts with at most SIZE bytes of tensors (such as 300M or 2G); a larger "
              "tensor gets a separate part");
+  table.flag("dequantize", &arguments.dequantize,
+             "merge-lora: write quantized tensors that the adapter updates in F32");
+  table.flag("force", &arguments.force, "replace files that exist");
   table.example("llmgguf show model.gguf", "print metadata and tensors");
   table.example("llmgguf verify model.gguf",
                 "check everything that can be checked without running the model");
@@ -66,37 +89,40 @@ OptionTable make_table(GgufArguments& arguments) {
                 "write the parts model-00001-of-00003.gguf and so on");
   table.example("llmgguf merge model-00001-of-00003.gguf whole.gguf",
                 "merge the parts into one file");
+  table.example("llmgguf merge-lora model-f16.gguf adapter.gguf:0.5 merged-f16.gguf",
+                "merge a LoRA adapter into a model, at half its strength");
   return table;
 }
 
-Result<int> run(const GgufArguments& arguments, const ToolContext& context) {
-  const bool needs_other =
-      arguments.verb == "diff" || arguments.verb == "split" || arguments.verb == "merge";
-  if (needs_other && arguments.other_file.empty()) {
-    return usage_error("OTHER",
-                       fmt::format("found nothing, need the second file of {}", arguments.verb));
+/// As many words as the verb takes.
+Status check_words(const GgufArguments& arguments, const Verb& verb) {
+  for (const auto& [name, wanted, found] : {std::tuple("OTHER", verb.other, arguments.other_file),
+                                            std::tuple("OUT", verb.third, arguments.third)}) {
+    if (!wanted.empty() && found.empty())
+      return usage_error(name, fmt::format("found nothing, need {} of {}", wanted, verb.name));
+    if (wanted.empty() && !found.empty())
+      return usage_error(name, fmt::format("found \"{}\", need none with {}", found, verb.name));
   }
-  if (!needs_other && !arguments.other_file.empty()) {
-    return usage_error("OTHER", fmt::format("found \"{}\", need one file", arguments.other_file));
-  }
+  return Ok{};
+}
+
+/// Options that one verb has.
+Status check_options(const GgufArguments& arguments, const ToolContext& context) {
   for (const auto& [option, verb] :
-       {std::pair("output", "hash"), std::pair("manifest", "verify"), std::pair("fix", "doctor")}) {
+       {std::pair("output", "hash"), std::pair("manifest", "verify"), std::pair("fix", "doctor"),
+        std::pair("dequantize", "merge-lora")}) {
     if (context.options.given(option) && arguments.verb != verb)
       return usage_error(OptionTable::dashed(option),
                          fmt::format("found with {}, need {}", arguments.verb, verb));
   }
-  if (arguments.verb == "show") return show_gguf(arguments);
-  if (arguments.verb == "hash") return hash_gguf(arguments, context);
-  if (arguments.verb == "verify" && context.options.given("manifest"))
-    return verify_manifest(arguments, context);
-  if (arguments.verb == "verify") return verify_gguf(arguments, context);
-  if (arguments.verb == "doctor") return doctor_gguf(arguments, context);
-  if (arguments.verb == "diff") return diff_gguf(arguments, context);
-  if (arguments.verb == "split") return split_gguf(arguments, context);
-  if (arguments.verb == "merge") return merge_gguf(arguments, context);
-  return usage_error(
-      "VERB", fmt::format("found \"{}\", need show, hash, verify, doctor, diff, split or merge",
-                          arguments.verb));
+  return Ok{};
+}
+
+Result<int> run(const GgufArguments& arguments, const ToolContext& context) {
+  const Verb& verb = *std::ranges::find(kVerbs, arguments.verb, &Verb::name);
+  LLM_RETURN_IF_ERROR(check_words(arguments, verb));
+  LLM_RETURN_IF_ERROR(check_options(arguments, context));
+  return verb.run(arguments, context);
 }
 
 }  // namespace

@@ -183,7 +183,7 @@ std::string value_text(const GgufValue& value, std::size_t limit) {
   return fmt::format("n = {} [{}]", value.count, fmt::join(elements, ", "));
 }
 
-Result<int> show_gguf(const GgufArguments& arguments) {
+Result<int> show_gguf(const GgufArguments& arguments, const ToolContext&) {
   LLM_TRY(const OpenGguf open, open_gguf(arguments.file));
   const std::size_t limit = arguments.all ? GgufLimits::kMaxArrayElements : kShownElements;
   LLM_RETURN_IF_ERROR(write_stdout(arguments.json ? show_json(open.gguf, arguments.file, limit)

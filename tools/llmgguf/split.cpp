@@ -3,11 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/atomic_file.h"
-#include "engine/gguf/gguf_writer.h"
-#include "tools/common/progress.h"
 #include "tools/common/tool.h"
-#include "tools/llmgguf/commands.h"
+#include "tools/llmgguf/output.h"
 
 namespace llm {
 namespace {
@@ -20,11 +17,11 @@ Result<std::uint64_t> parse_size(const std::string& text) {
   const char* const end = text.data() + text.size();
   const auto [rest, failed] = std::from_chars(text.data(), end, number);
   const std::string_view unit(rest, static_cast<std::size_t>(end - rest));
-  const std::uint64_t factor = unit == "K"    ? 1'000
-                               : unit == "M"  ? 1'000'000
-                               : unit == "G"  ? 1'000'000'000
-                               : unit.empty() ? 1
-                                              : 0;
+  const std::uint64_t factor = unit == "K" || unit == "k"   ? 1'000
+                               : unit == "M" || unit == "m" ? 1'000'000
+                               : unit == "G" || unit == "g" ? 1'000'000'000
+                               : unit.empty()               ? 1
+                                                            : 0;
   constexpr std::uint64_t kMost = std::uint64_t{1} << 50;
   if (failed == std::errc() && number > 0 && factor > 0 && number <= kMost / factor)
     return number * factor;
@@ -66,33 +63,6 @@ Result<std::vector<Tensors>> parts_of(Tensors tensors, std::size_t count) {
   return parts;
 }
 
-Status write_tensors(const OpenGguf& source, const GgufWriter& writer, Tensors tensors,
-                     AtomicFile& file, ProgressBar& progress) {
-  GgufStream stream(writer, [&](std::span<const std::byte> bytes) { return file.write(bytes); });
-  LLM_RETURN_IF_ERROR(stream.begin());
-  std::size_t done = 0;
-  for (const GgufTensor& tensor : tensors) {
-    const auto data = source.gguf.tensor_data(tensor);
-    LLM_RETURN_IF_ERROR(stream.write(data));
-    source.file.drop_pages(data);
-    progress("write", ++done, tensors.size());
-  }
-  LLM_RETURN_IF_ERROR(stream.finish());
-  return source.file.check_unchanged();
-}
-
-Result<AtomicFile> create(const OpenGguf& source, const std::string& path) {
-  for (const MappedFile::Part& part : source.file.parts()) {
-    LLM_RETURN_IF_ERROR(check_output("OTHER", path, std::span(&part.path, 1)));
-  }
-  return AtomicFile::create(path);
-}
-
-void add_tensors(GgufWriter& writer, Tensors tensors) {
-  for (const GgufTensor& tensor : tensors)
-    writer.add_tensor(tensor.name, tensor.type, std::span(tensor.dims).first(tensor.n_dims));
-}
-
 }  // namespace
 
 Result<int> split_gguf(const GgufArguments& arguments, const ToolContext& context) {
@@ -112,40 +82,46 @@ Result<int> split_gguf(const GgufArguments& arguments, const ToolContext& contex
   if (parts.empty() || parts.size() > GgufLimits::kMaxParts)
     return usage_error("--max-size", fmt::format("found {} parts, need 1 to {}", parts.size(),
                                                  GgufLimits::kMaxParts));
-  ProgressBar progress(!context.quiet(), "tensors");
-  std::vector<AtomicFile> files;
-  std::string names;
+  std::vector<std::string> paths;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    GgufWriter writer(source.gguf.alignment());
-    if (i == 0)
-      for (const GgufEntry& entry : source.gguf.entries()) writer.add_entry(entry);
-    writer.add_number<std::uint16_t>(kSplitNo, static_cast<std::uint16_t>(i));
-    writer.add_number<std::uint16_t>(kSplitCount, static_cast<std::uint16_t>(parts.size()));
-    writer.add_number<std::int32_t>(kSplitTensors,
-                                    static_cast<std::int32_t>(source.gguf.tensors().size()));
-    add_tensors(writer, parts[i]);
-    const std::string path = split_path(arguments.other_file, i, parts.size());
-    LLM_TRY(AtomicFile file, create(source, path));
-    LLM_RETURN_IF_ERROR(write_tensors(source, writer, parts[i], file, progress));
+    paths.push_back(split_path(arguments.other_file, i, parts.size()));
+    LLM_RETURN_IF_ERROR(check_new_output("OTHER", paths[i], source, arguments.force));
+  }
+  const auto count = static_cast<std::uint16_t>(parts.size());
+  const auto n_tensors = static_cast<std::int32_t>(source.gguf.tensors().size());
+  const auto entry_of = [](std::string_view key, GgufType type, const auto& number) {
+    return GgufEntry{key, {type, type, 1, std::as_bytes(std::span(&number, 1)), 0}};
+  };
+  ProgressBar progress(!context.quiet(), "tensors");
+  std::vector<WrittenFile> files;
+  for (std::uint16_t i = 0; i < count; ++i) {
+    GgufOutput out{i == 0 ? source.gguf.entries() : std::deque<GgufEntry>(), parts[i]};
+    out.entries.push_back(entry_of(kSplitNo, GgufType::kUint16, i));
+    out.entries.push_back(entry_of(kSplitCount, GgufType::kUint16, count));
+    out.entries.push_back(entry_of(kSplitTensors, GgufType::kInt32, n_tensors));
+    LLM_TRY(WrittenFile file, write_gguf(source, out, paths[i], progress));
     files.push_back(std::move(file));
-    names += path + "\n";
   }
   // All or none, as far as renaming goes.
-  for (AtomicFile& file : files) LLM_RETURN_IF_ERROR(file.commit());
+  std::string report;
+  for (WrittenFile& file : files) {
+    LLM_RETURN_IF_ERROR(file.file.commit());
+    report += file.text();
+  }
   progress.clear();
-  LLM_RETURN_IF_ERROR(write_stdout(names));
+  LLM_RETURN_IF_ERROR(write_stdout(report));
   return 0;
 }
 
 Result<int> merge_gguf(const GgufArguments& arguments, const ToolContext& context) {
   LLM_TRY(const OpenGguf source, open_gguf(arguments.file));
-  GgufWriter writer(source.gguf.alignment());
-  for (const GgufEntry& entry : source.gguf.entries()) writer.add_entry(entry);
-  add_tensors(writer, source.gguf.tensors());
-  LLM_TRY(AtomicFile file, create(source, arguments.other_file));
+  LLM_RETURN_IF_ERROR(check_new_output("OTHER", arguments.other_file, source, arguments.force));
   ProgressBar progress(!context.quiet(), "tensors");
-  LLM_RETURN_IF_ERROR(write_tensors(source, writer, source.gguf.tensors(), file, progress));
-  LLM_RETURN_IF_ERROR(file.commit());
+  LLM_TRY(WrittenFile written, write_gguf(source, {source.gguf.entries(), source.gguf.tensors()},
+                                          arguments.other_file, progress));
+  LLM_RETURN_IF_ERROR(written.file.commit());
+  progress.clear();
+  LLM_RETURN_IF_ERROR(write_stdout(written.text()));
   return 0;
 }
 

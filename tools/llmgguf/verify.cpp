@@ -95,9 +95,27 @@ std::string verdict_json(const GgufArguments& arguments, const GgufTree& manifes
   return json_text(all, 2) + "\n";
 }
 
+Result<int> verify_manifest(const GgufArguments& arguments, const ToolContext& context) {
+  LLM_TRY(const GgufTree manifest, read_gguf_manifest(arguments.manifest));
+  std::vector<GgufDifference> differences;
+  {
+    ProgressBar progress(!context.quiet(), "B");
+    LLM_TRY(differences,
+            compare_manifest(arguments.file, manifest,
+                             {arguments.threads, std::bind_front(std::ref(progress), "compare")}));
+  }
+  LLM_RETURN_IF_ERROR(write_stdout(
+      arguments.json        ? verdict_json(arguments, manifest, differences)
+      : differences.empty() ? fmt::format("{}: ok, {}\n", shown(arguments.file), summary(manifest))
+                            : differences_text(differences)));
+  if (!differences.empty()) return in_file(integrity_error(differences), arguments.file);
+  return 0;
+}
+
 }  // namespace
 
 Result<int> verify_gguf(const GgufArguments& arguments, const ToolContext& context) {
+  if (context.options.given("manifest")) return verify_manifest(arguments, context);
   if (arguments.vocab_only) return verify_vocab(arguments);
   LLM_TRY(const ModelFile model, open_model_file(arguments.file, {.strict = arguments.strict}));
   log_warnings(arguments.file, model.warnings);
@@ -116,23 +134,6 @@ Result<int> verify_gguf(const GgufArguments& arguments, const ToolContext& conte
                   config.architecture->name, config.n_layers, config.most(&LayerSpec::n_heads),
                   config.most(&LayerSpec::n_kv_heads), config.n_vocab, model.gguf.tensors().size(),
                   model.gguf.file_bytes())));
-  return 0;
-}
-
-Result<int> verify_manifest(const GgufArguments& arguments, const ToolContext& context) {
-  LLM_TRY(const GgufTree manifest, read_gguf_manifest(arguments.manifest));
-  std::vector<GgufDifference> differences;
-  {
-    ProgressBar progress(!context.quiet(), "B");
-    LLM_TRY(differences,
-            compare_manifest(arguments.file, manifest,
-                             {arguments.threads, std::bind_front(std::ref(progress), "compare")}));
-  }
-  LLM_RETURN_IF_ERROR(write_stdout(
-      arguments.json        ? verdict_json(arguments, manifest, differences)
-      : differences.empty() ? fmt::format("{}: ok, {}\n", shown(arguments.file), summary(manifest))
-                            : differences_text(differences)));
-  if (!differences.empty()) return in_file(integrity_error(differences), arguments.file);
   return 0;
 }
 

@@ -32,6 +32,7 @@ struct Arguments {
   PlanOptions plan;
   bool dry_run = false;
   bool in_place = false;
+  bool force = false;
 };
 
 std::vector<std::string> recipe_words() {
@@ -60,6 +61,7 @@ OptionTable make_table(Arguments& arguments) {
   table.flag(
       "in-place", &arguments.in_place,
       "allow OUT to be the same file as IN; the file is replaced when the result is complete");
+  table.flag("force", &arguments.force, "replace OUT if it exists");
   table.flag("dry-run", &arguments.dry_run, "print types and sizes, and write nothing");
   table.example("llmquant model-f16.gguf model-q4_k_m.gguf Q4_K_M",
                 "quantize with the mix of types that Q4_K_M stands for");
@@ -138,7 +140,8 @@ Status check_out(const Arguments& arguments, const MappedFile& source) {
   for (const MappedFile::Part& part : source.parts()) read.push_back(part.path);
   if (arguments.in_place && read.size() == 1) return Ok{};
   Status checked = check_output("OUT", arguments.out, read);
-  if (checked.ok() || checked.error().code != ErrorCode::kUsage || read.size() > 1) return checked;
+  if (checked.ok()) return arguments.force ? checked : check_is_new("OUT", arguments.out);
+  if (checked.error().code != ErrorCode::kUsage || read.size() > 1) return checked;
   Error error = std::move(checked).error();
   error.hint = "--in-place replaces it when the result is complete";
   return error;

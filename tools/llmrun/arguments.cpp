@@ -148,6 +148,10 @@ void add_engine_options(OptionTable& table, RunArguments& a) {
   table.file("packed-cache", "DIR", &a.packed_cache,
              "keep the packed weights in a file in DIR and map it into memory: later starts are "
              "faster, and processes share the memory");
+  table
+      .texts("lora,lora-scaled", "FILE[:SCALE]", &a.lora,
+             "apply this LoRA adapter, at SCALE times its strength; may be repeated")
+      .file();
   table.flag("strict", &a.strict, "treat warnings about the model file as errors");
   table
       .optional_text("verify-model", "MANIFEST", &a.manifest,
@@ -208,6 +212,14 @@ Status check_combinations(const RunArguments& a) {
   if (!a.dump_layers.empty() && (a.context_shift || a.no_cache)) {
     return usage_error("--dump-layers",
                        "found with --context-shift or --no-cache, need each position once");
+  }
+  for (const auto& [option, path] :
+       {std::pair("--receipt", &a.receipt), std::pair("--dump-layers", &a.dump_layers)}) {
+    if (!a.lora.empty() && !path->empty())
+      return usage_error(option,
+                         "found with --lora, need a model without adapters: the file does "
+                         "not name them",
+                         "merge the adapter with llmgguf merge-lora");
   }
   if (!a.cache_dir.empty() && a.no_cache)
     return usage_error("--cache-dir", "found with --no-cache, need keys and values");
@@ -320,6 +332,7 @@ Status complete(RunArguments& arguments, const ToolContext& context) {
   LLM_RETURN_IF_ERROR(check_combinations(arguments));
   LLM_RETURN_IF_ERROR(check_speculation(arguments, table));
   LLM_RETURN_IF_ERROR(read_grammar(arguments, table));
+  LLM_TRY(arguments.adapters, parse_adapters(arguments.lora));
   if (table.given("draft")) {
     LLM_TRY(arguments.draft, resolve_model(arguments.draft));
   }

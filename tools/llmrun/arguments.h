@@ -11,6 +11,7 @@
 #include "engine/generation/speculation.h"
 #include "engine/grammar/grammar.h"
 #include "engine/sampler/sampler.h"
+#include "tools/common/adapter_option.h"
 #include "tools/common/chat_date.h"
 #include "tools/common/options.h"
 #include "tools/common/tool.h"
@@ -68,6 +69,8 @@ struct RunArguments {
   std::size_t cache_size = 32;       ///< GiB
   std::string packed_cache;          ///< a directory
   bool strict = false;
+  std::vector<std::string> lora;        ///< as typed
+  std::vector<AdapterOption> adapters;  ///< what it says
   std::optional<std::string> manifest;  ///< of the model; empty: the one beside it
 
   bool echo = false;

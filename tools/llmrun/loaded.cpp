@@ -103,6 +103,11 @@ Result<Loaded> load(const RunArguments& arguments, ProgressBar& progress) {
   // A chat packs while its first message is typed.
   options.defer_packing = !arguments.interactive;
   options.packed_cache = arguments.packed_cache;
+  std::vector<float> scales;
+  for (const AdapterOption& adapter : arguments.adapters) {
+    options.adapters.push_back(adapter.path);
+    scales.push_back(adapter.scale);
+  }
   Loaded loaded;
   LLM_TRY(loaded.model, Model::load(arguments.model, options));
   progress.clear();
@@ -118,7 +123,8 @@ Result<Loaded> load(const RunArguments& arguments, ProgressBar& progress) {
                                          .batch = arguments.batch,
                                          .store = store},
                                         {.use_cache = !arguments.no_cache,
-                                         .share_prefix = arguments.interactive || store}));
+                                         .share_prefix = arguments.interactive || store,
+                                         .adapters = std::move(scales)}));
   LLM_TRY(loaded.speculation, make_speculation(arguments, *loaded.session, progress));
   loaded.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();

@@ -64,6 +64,10 @@ OrderedJson stats_json(const RunArguments& arguments, const Sequence& session,
       {"cache", session.options().use_cache},
       {"compute", model.compute() == Compute::kInt8 ? "int8" : "f32"},
       {"context", session.context()}};
+  const std::vector<float>& scales = session.options().adapters;
+  for (std::size_t i = 0; i < scales.size(); ++i)
+    json["adapters"].push_back(
+        OrderedJson{{"file", model.adapters()[i]->path()}, {"scale", scales[i]}});
   if (!stats.proposer.empty()) {
     json["speculation"] = {{"proposer", stats.proposer},
                            {"proposed", stats.result.proposed},

@@ -1,6 +1,6 @@
 #include "tools/llmrun/session_file.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -19,6 +19,7 @@ namespace llm {
 namespace {
 
 constexpr std::size_t kSchemaVersion = 3;
+constexpr std::size_t kWithAdapters = 4;  ///< the version that has them, for who does not know them
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 constexpr std::size_t kMost = INT64_MAX;  // of turns and draws; no conversation comes near
 
@@ -30,7 +31,18 @@ OrderedJson text_json(const std::string& text) {
   return bytes;
 }
 
-std::string session_json(const Conversation& conversation, const std::string& model_sha256) {
+/// Those in use, as "SHA-256 at SCALE", in their order.
+std::vector<std::string> adapters_of(const Sequence& sequence) {
+  std::vector<std::string> adapters;
+  const std::vector<float>& scales = sequence.options().adapters;
+  for (std::size_t i = 0; i < scales.size(); ++i)
+    if (scales[i] != 0)
+      adapters.push_back(
+          fmt::format("{} at {}", sequence.model().adapters()[i]->file_sha256(), scales[i]));
+  return adapters;
+}
+
+std::string session_json(const Conversation& conversation, const Sequence& sequence) {
   OrderedJson turns = OrderedJson::array();
   for (const Conversation::Turn& turn : conversation.turns()) {
     turns.push_back({{"message", text_json(turn.message)},
@@ -38,19 +50,22 @@ std::string session_json(const Conversation& conversation, const std::string& mo
                      {"reply_ids", turn.reply_ids}});
   }
   const std::optional<std::string>& system = conversation.system();
-  const OrderedJson json = {{"schema_version", kSchemaVersion},
-                            {"model_sha256", model_sha256},
-                            {"chat_template", conversation.style().name()},
-                            {"system", system ? text_json(*system) : OrderedJson()},
-                            {"turns", std::move(turns)},
-                            {"forgotten_turns", conversation.forgotten_turns()},
-                            {"next_draw", conversation.next_draw()}};
+  const std::vector<std::string> adapters = adapters_of(sequence);
+  OrderedJson json = {{"schema_version", adapters.empty() ? kSchemaVersion : kWithAdapters},
+                      {"model_sha256", sequence.model().file_sha256()},
+                      {"chat_template", conversation.style().name()},
+                      {"system", system ? text_json(*system) : OrderedJson()},
+                      {"turns", std::move(turns)},
+                      {"forgotten_turns", conversation.forgotten_turns()},
+                      {"next_draw", conversation.next_draw()}};
+  if (!adapters.empty()) json["adapters"] = adapters;
   return json_text(json) + "\n";
 }
 
 struct SavedSession {
   std::string model_sha256;
   std::string chat_template;
+  std::vector<std::string> adapters;
   Conversation::State state;
 };
 
@@ -103,11 +118,20 @@ Result<SavedSession> parse_session(std::string_view text, std::size_t n_vocab) {
   const Json& json = *parsed;
   const JsonMembers members(json, "");
   LLM_TRY(const std::size_t version, members.count("schema_version", 1, kMost));
-  if (version != kSchemaVersion) {
+  if (version != kSchemaVersion && version != kWithAdapters) {
     return Error{ErrorCode::kUnsupported, "schema_version",
-                 fmt::format("found {}, need {}", version, kSchemaVersion)};
+                 fmt::format("found {}, need {} or {}", version, kSchemaVersion, kWithAdapters)};
   }
   SavedSession note;
+  if (version == kWithAdapters) {
+    LLM_TRY(const Json* adapters, members.list("adapters"));
+    for (const Json& adapter : *adapters) {
+      if (!adapter.is_string())
+        return malformed_json(fmt::format("adapters[{}]", note.adapters.size()),
+                              shown_json(adapter), "a string");
+      note.adapters.push_back(adapter.get<std::string>());
+    }
+  }
   LLM_TRY(note.model_sha256, members.text("model_sha256"));
   LLM_TRY(note.chat_template, members.text("chat_template"));
   LLM_TRY(const Json* system, members.member("system", "a text or null"));
@@ -129,7 +153,7 @@ Result<SavedSession> parse_session(std::string_view text, std::size_t n_vocab) {
 
 Status save_session(const std::string& path, const Conversation& conversation,
                     const Sequence& sequence, FileLock* held) {
-  const std::string json = session_json(conversation, sequence.model().file_sha256());
+  const std::string json = session_json(conversation, sequence);
   return write_file_atomically(path, std::as_bytes(std::span(json)), held);
 }
 
@@ -144,6 +168,15 @@ Result<std::unique_ptr<Conversation>> load_session(const std::string& path,
         Error{ErrorCode::kIntegrity, "model",
               fmt::format("found SHA-256 {}, need {}", shown(saved.model_sha256), model)},
         path);
+  }
+  if (const auto adapters = adapters_of(sequence); saved.adapters != adapters) {
+    const auto shown_list = [](const std::vector<std::string>& list) {
+      return list.empty() ? "none" : shown(fmt::format("{}", fmt::join(list, ", ")));
+    };
+    return in_file(Error{ErrorCode::kIntegrity, "--lora",
+                         fmt::format("found a conversation with the adapters {}, need one with {}",
+                                     shown_list(saved.adapters), shown_list(adapters))},
+                   path);
   }
   if (saved.chat_template != style->name()) {
     return in_file(Error{ErrorCode::kIntegrity, "--chat-template",

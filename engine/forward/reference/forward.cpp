@@ -9,7 +9,8 @@
 namespace llm::reference {
 
 void Forward::run(std::span<const TokenId> tokens, std::size_t first_position, SequenceState& cache,
-                  std::span<float> rows, std::string_view wanted, ProbeSink* probe) const {
+                  std::span<const float> adapters, std::span<float> rows, std::string_view wanted,
+                  ProbeSink* probe) const {
   if (probe != nullptr) probe->begin_step(tokens, first_position);
   const std::size_t n_tokens = tokens.size();
   std::vector<std::size_t> positions(n_tokens);
@@ -27,7 +28,8 @@ void Forward::run(std::span<const TokenId> tokens, std::size_t first_position, S
     OpInputs in{.tokens = tokens.last(n),
                 .positions = std::span(positions).last(n),
                 .cache = &cache,
-                .cache_layer = static_cast<std::size_t>(layer)};
+                .cache_layer = static_cast<std::size_t>(layer),
+                .adapters = adapters};
     for (std::size_t i = 0; const auto input = input_of(*tap, layer, flow, i); ++i) {
       // Keys and values of another layer are in the cache.
       if (tap->op == TapOp::kAttention && input->layer != layer) break;

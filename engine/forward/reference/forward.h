@@ -20,13 +20,15 @@ class Forward {
 
   /// Evaluates `tokens` at positions first_position, first_position + 1, ...; reads keys and values
   /// of earlier positions from `cache` and stores theirs.
+  /// @param adapters  as PassSegment::adapters
   /// @param rows  (R, width), overwritten: those of `wanted` of the last R tokens, R = rows.size()
   /// / width
   /// @param wanted  a tap behind the layers, the last that is computed: "logits" or "result_norm"
   /// @param probe   may be nullptr
   /// @pre token ids are in the vocabulary, positions are reserved in the cache
   void run(std::span<const TokenId> tokens, std::size_t first_position, SequenceState& cache,
-           std::span<float> rows, std::string_view wanted, ProbeSink* probe) const;
+           std::span<const float> adapters, std::span<float> rows, std::string_view wanted,
+           ProbeSink* probe) const;
 
  private:
   const HyperParameters& config_;

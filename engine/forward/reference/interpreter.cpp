@@ -85,6 +85,7 @@ std::vector<float> Interpreter::run(const Tap& tap, int layer, const OpInputs& i
         const std::size_t n_rows = product.w.n_rows();
         std::vector<float> part(product.places.size() * n_rows);
         matmul(product.w, model_.compute(), product.x, part);
+        if (in.taps[1].empty()) add_updates(*matrix(tap, layer), in.adapters, product.x, part);
         for (std::size_t i = 0; i < product.places.size(); ++i) {
           const std::span<float> to = y.subspan(product.places[i] * n_rows, n_rows);
           std::ranges::copy(std::span(part).subspan(i * n_rows, n_rows), to.begin());
@@ -228,6 +229,21 @@ std::vector<Product> Interpreter::products(const Tap& tap, int layer, std::span<
   }
   std::erase_if(of_expert, [](const Product& product) { return product.places.empty(); });
   return of_expert;
+}
+
+void Interpreter::add_updates(const PackedMatrix& w, std::span<const float> adapters,
+                              std::span<const float> x, std::span<float> y) const {
+  for (std::size_t i = 0; i < adapters.size(); ++i) {
+    const LowRankUpdate* const update = model_.adapters()[i]->of(w);
+    if (update == nullptr || adapters[i] == 0) continue;
+    const std::size_t n = x.size() / w.n_cols();
+    std::vector<float> low_rank(n * update->rank());
+    matmul(update->a, Compute::kF32, x, low_rank);
+    scale(low_rank, update->factor(adapters[i]));
+    std::vector<float> added(y.size());
+    matmul(update->b, Compute::kF32, low_rank, added);
+    add(added, y);
+  }
 }
 
 void Interpreter::mix(int layer, std::span<const float> router, std::span<const float> x,

@@ -24,6 +24,7 @@ struct OpInputs {
   /// an op that has one makes those of the last row's.
   SequenceState* cache = nullptr;
   std::size_t cache_layer = 0;
+  std::span<const float> adapters = {};  ///< as PassSegment::adapters
 };
 
 /// Rows of y = W x + bias: what TapOp::kProduct consists of.
@@ -74,6 +75,9 @@ class Interpreter {
   std::span<const float> vector(std::string_view role, int layer) const;
 
  private:
+  /// y = y + B (s (A x)) for the updates of w in turn.
+  void add_updates(const PackedMatrix& w, std::span<const float> adapters, std::span<const float> x,
+                   std::span<float> y) const;
   void mix(int layer, std::span<const float> router, std::span<const float> x,
            std::span<float> y) const;
   void embed(const Tap& tap, int layer, std::span<const TokenId> tokens, std::span<float> y) const;
