@@ -137,6 +137,23 @@ Spelling spell(const OptionTable& table, std::span<const char* const> args) {
 
 }  // namespace
 
+std::string nearest_word(std::string_view typed, std::span<const std::string> words) {
+  const auto lower = [](std::string text) {
+    for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return text;
+  };
+  const std::string name = lower(std::string(typed));
+  std::string nearest;
+  std::size_t least = 3;
+  for (const std::string& word : words) {
+    const std::size_t distance = edit_distance(name, lower(word));
+    if (distance >= least) continue;
+    least = distance;
+    nearest = word;
+  }
+  return nearest;
+}
+
 Error OptionTable::unknown(std::string_view typed) const {
   std::string_view name = typed.substr(0, typed.find('='));
   name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));

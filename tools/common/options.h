@@ -223,6 +223,10 @@ std::vector<std::string> split_at_commas(std::string_view text);
 
 /// Strict decimal numbers: the whole text, no spaces, no sign but '-'. Nothing on overflow.
 std::optional<std::int64_t> parse_integer(std::string_view text);
+
+/// The word that was probably meant, whatever its case: the first of those within two edits of it
+/// that are nearest; empty if there is none.
+std::string nearest_word(std::string_view typed, std::span<const std::string> words);
 /// Also "nan" and "inf", which every range test then refuses.
 std::optional<double> parse_real(std::string_view text);
 

@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,7 +31,9 @@ struct Arguments {
   std::string out;
   std::string type;
   std::string threads;
+  std::string imatrix;
   PlanOptions plan;
+  bool force = false;
   bool dry_run = false;
   bool in_place = false;
 };
@@ -50,13 +54,27 @@ OptionTable make_table(Arguments& arguments) {
       .one_of(recipe_words());
   table.positional("THREADS", &arguments.threads, false,
                    "number of threads; default: all CPUs that this process may use");
+  table.file("imatrix", "FILE", &arguments.imatrix,
+             "importance matrix of llmcheck --imatrix or llama-imatrix: errors count as much as "
+             "the activations that the weights are multiplied with");
+  table.flag("allow-unweighted", &arguments.plan.allow_unweighted,
+             "let all columns of a matrix count the same where --imatrix is needed but has nothing "
+             "about it");
   table.flag("pure", &arguments.plan.pure, "use the same type for all matrices");
+  table.flag("leave-output-tensor", &arguments.plan.leave_output, "keep the type of output.weight");
+  table.text("output-tensor-type", "TYPE", &arguments.plan.output_type,
+             "type for output.weight, or for token_embd.weight in a model without it");
+  table.text("token-embedding-type", "TYPE", &arguments.plan.embedding_type,
+             "type for token_embd.weight");
   table.texts("tensor-type", "REGEX=TYPE", &arguments.plan.tensor_types,
               "type for the matrices whose names contain a match of REGEX; may be repeated (the "
               "first match counts)");
   table.flag("allow-requantize", &arguments.plan.allow_requantize,
              "also accept quantized matrices as input; the result then has the errors of both "
              "quantizations");
+  table.text("prune-layers", "N,N,...", &arguments.plan.pruned_layers,
+             "leave these layers out; the others are numbered anew");
+  table.flag("force", &arguments.force, "replace OUT if it exists");
   table.flag(
       "in-place", &arguments.in_place,
       "allow OUT to be the same file as IN; the file is replaced when the result is complete");
@@ -67,6 +85,8 @@ OptionTable make_table(Arguments& arguments) {
                 "print types and sizes without writing a file");
   table.example("llmquant m.gguf out.gguf Q4_K_M --tensor-type '^output\\.=Q8_0'",
                 "use Q8_0 for output.weight");
+  table.example("llmquant m.gguf out.gguf IQ2_M --imatrix m.imatrix.gguf",
+                "make the errors small that matter for the text of an importance matrix");
   return table;
 }
 
@@ -83,7 +103,7 @@ Result<int> thread_count(const std::string& text) {
 void warn_of_fallbacks(const std::vector<TensorPlan>& plan) {
   for (const TensorPlan& item : plan) {
     if (item.target == item.wanted) continue;
-    spdlog::warn("{}: rows of {} are not whole blocks of {}; using {}", item.tensor->name,
+    spdlog::warn("{}: rows of {} are not whole blocks of {}; using {}", item.name,
                  item.tensor->dims[0], block_traits(item.wanted).name,
                  block_traits(item.target).name);
   }
@@ -136,9 +156,18 @@ Status check_model(const GgufFile& gguf) {
 Status check_out(const Arguments& arguments, const MappedFile& source) {
   std::vector<std::string> read;
   for (const MappedFile::Part& part : source.parts()) read.push_back(part.path);
-  if (arguments.in_place && read.size() == 1) return Ok{};
+  if (!arguments.imatrix.empty()) read.push_back(arguments.imatrix);
+  if (arguments.in_place && source.parts().size() == 1) return Ok{};
   Status checked = check_output("OUT", arguments.out, read);
-  if (checked.ok() || checked.error().code != ErrorCode::kUsage || read.size() > 1) return checked;
+  if (checked.ok() || checked.error().code != ErrorCode::kUsage || source.parts().size() > 1) {
+    if (checked.ok() && !arguments.force && std::filesystem::is_regular_file(arguments.out)) {
+      Error error =
+          usage_error("OUT", fmt::format("found the file {}, need a new one", arguments.out));
+      error.hint = "--force replaces it when the result is complete";
+      return error;
+    }
+    return checked;
+  }
   Error error = std::move(checked).error();
   error.hint = "--in-place replaces it when the result is complete";
   return error;
@@ -147,8 +176,11 @@ Status check_out(const Arguments& arguments, const MappedFile& source) {
 Result<int> run(const Arguments& arguments, const ToolContext& context) {
   const Recipe* recipe = find_recipe(arguments.type);
   if (recipe == nullptr) {
-    return usage_error(
-        "TYPE", fmt::format("{}, need one of {}", refusal_of_type(arguments.type), recipe_names()));
+    Error error = usage_error(
+        "TYPE", fmt::format("found \"{}\", need one of {}", arguments.type, recipe_names()));
+    const std::string nearest = nearest_word(arguments.type, recipe_words());
+    if (!nearest.empty()) error.hint = fmt::format("did you mean {}?", nearest);
+    return error;
   }
   LLM_TRY(const int n_threads, thread_count(arguments.threads));
   LLM_TRY(const OpenGguf open, open_gguf_file(arguments.in));
@@ -156,6 +188,12 @@ Result<int> run(const Arguments& arguments, const ToolContext& context) {
   const GgufFile* gguf = &open.gguf;
   PlanOptions options = arguments.plan;
   options.recipe = recipe;
+  std::optional<ImportanceMatrix> importance;
+  if (!arguments.imatrix.empty()) {
+    LLM_TRY(importance, ImportanceMatrix::open(arguments.imatrix));
+    options.importance = &*importance;
+    options.importance_file = arguments.imatrix;
+  }
   const auto plan = make_plan(*gguf, options);
   if (!plan.ok()) {
     const bool about_file = plan.error().code != ErrorCode::kUsage;
@@ -171,7 +209,7 @@ Result<int> run(const Arguments& arguments, const ToolContext& context) {
 
   const GracefulInterrupt interrupt;  // first: the check makes a file, too
   LLM_RETURN_IF_ERROR(check_out(arguments, source));
-  const GgufWriter writer = make_writer(*gguf, *plan, recipe->file_type);
+  const GgufWriter writer = make_writer(*gguf, *plan, options, recipe->file_type);
   LLM_TRY(AtomicFile file, AtomicFile::create(arguments.out));
   ProgressBar bar(!context.quiet(), "MiB");
   const auto errors = convert_all(source, *gguf, *plan, writer, n_threads, bar, file);
