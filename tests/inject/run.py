@@ -299,7 +299,7 @@ SCENARIOS = [
     Tool("cache", "llmrun model.gguf -p Once -n 2 -t 2 -q --temp 0 --cache-dir c", ["model.gguf"], {"c/": None}),
     Tool("packed cache", "llmrun model.gguf -p Once -n 4 -t 2 -q --temp 0 --packed-cache packed", ["model.gguf"],
          {"packed/": None}),
-    Tool("quantize", "llmquant model.gguf out.gguf Q8_0 2 -q --allow-requantize", ["model.gguf"], {"out.gguf": bytes}),
+    Tool("quantize", "llmquant model.gguf out.gguf Q8_0 2 -q --allow-requantize --force", ["model.gguf"], {"out.gguf": bytes}),
     Tool("manifest", "llmgguf hash model.gguf -o m", ["model.gguf"], {"m": bytes}),
     Tool("doctor --fix", "llmgguf doctor junk.gguf --fix out.gguf", ["junk.gguf"], {"out.gguf": bytes}, code=1),
     Tool("report, JSON", "llmcheck model.gguf --ppl text -q --report r.json", ["model.gguf", "text"], {"r.json": json.loads}),

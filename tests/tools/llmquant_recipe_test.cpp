@@ -1,5 +1,6 @@
 #include "quant/formats/quantize/quantize_row.h"
 #include "tests/support/test.h"
+#include "tools/llmquant/allocation.h"
 #include "tools/llmquant/recipe.h"
 
 namespace llm {
@@ -173,6 +174,29 @@ TEST_CASE("types that become bad without importances require them", "[tools][llm
   CHECK(requires_importance(WeightType::kIQ2_XS, "blk.0.ffn_up.weight"));
   CHECK_FALSE(requires_importance(WeightType::kIQ2_XS, "token_embd.weight"));
   CHECK_FALSE(requires_importance(WeightType::kIQ3_S, "blk.0.ffn_up.weight"));
+}
+
+TEST_CASE("types are taken where a byte lowers the noise most", "[tools][llmquant]") {
+  using enum WeightType;
+  std::vector<TensorChoices> tensors = {{0, 1, {{kQ2_K, 10, 8}, {kQ4_K, 20, 3}, {kQ8_0, 40, 1}}},
+                                        {1, 10, {{kQ2_K, 10, 1}, {kQ4_K, 20, 0.4}}},
+                                        {2, 1, {{kQ2_K, 2, 0.9}, {kQ4_K, 4, 0.1}}}};
+  std::vector<std::uint64_t> steps;
+  choose_types(tensors, [&](std::uint64_t bytes, double noise) {
+    steps.push_back(bytes);
+    if (steps.size() == 1) CHECK(noise == Approx(8 + 4 + 0.9));
+    return bytes <= 44;
+  });
+  // 0.6 a byte of the second, 0.5 of the first, 0.4 of the third; then 0.1, too large.
+  CHECK(steps == std::vector<std::uint64_t>{32, 42, 44, 64});
+  CHECK(tensors[0].chosen == 1);
+  CHECK(tensors[1].chosen == 1);
+  CHECK(tensors[2].chosen == 1);
+  CHECK(*parse_size("4.5bpw", 16) == 9);
+  CHECK(*parse_size("1.5KiB", 16) == 1536);
+  CHECK(*parse_size("2MB", 16) == 2000000);
+  for (const char* text : {"", "x", "-1B", "4", "4 GB", "1e30B", "nanB"})
+    CHECK(!parse_size(text, 16).ok());
 }
 
 TEST_CASE("norms, vectors and routers keep their type", "[tools][llmquant]") {

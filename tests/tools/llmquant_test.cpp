@@ -250,6 +250,33 @@ TEST_CASE("what is wrong with importances is named", "[tools][llmquant]") {
   quant.run("Q4_K_M --imatrix m.gguf --allow-unweighted").must_end(0);
 }
 
+TEST_CASE("AUTO chooses types for a size or a noise", "[tools][llmquant]") {
+  const Fixture quant;
+  std::uintmax_t before = 0;
+  for (const std::uintmax_t size : {70000, 90000, 120000}) {
+    const auto arguments = "AUTO --target-size " + std::to_string(size) + "B";
+    const Finished one = quant.run(arguments + " --dry-run 1").must_end(0);
+    CHECK_THAT(one.out, Contains("noise") && Contains("* "));
+    quant.run(arguments + " 3").must_end(0);
+    const auto made = std::filesystem::file_size(quant.path("out.gguf"));
+    CHECK(made <= size);
+    CHECK(made > size * 8 / 10);
+    CHECK(made > before);
+    before = made;
+    CHECK(quant.run(arguments + " --dry-run 3").out == one.out);
+  }
+  quant.run("AUTO --target-noise 0.005").must_end(0);
+  const auto coarse = std::filesystem::file_size(quant.path("out.gguf"));
+  quant.run("AUTO --target-noise 0.0005 --tensor-type attn_q=Q4_0").must_end(0);
+  CHECK(std::filesystem::file_size(quant.path("out.gguf")) > coarse);
+  quant.must_have({{"blk.0.attn_q", WeightType::kQ4_0}});
+  quant.run("AUTO").must_end(2, {"--target-size"});
+  quant.run("Q4_0 --target-size 1GB").must_end(2, {"AUTO"});
+  quant.run("AUTO --target-size 1GB --target-noise 0.1").must_end(2, {"with 2 of"});
+  quant.run("AUTO --target-size 1000B").must_end(2, {"need at least"});
+  quant.run("AUTO --target-noise 2").must_end(2, {"need a number in (0, 1)"});
+}
+
 TEST_CASE("a dry run shows the plan and writes nothing", "[tools][llmquant]") {
   const Fixture quant;
   const Finished result = quant.run("Q6_K --dry-run").must_end(0);

@@ -127,7 +127,8 @@ Error requantize_error(const GgufTensor& tensor, WeightType target) {
 Status add_importance(const PlanOptions& options, TensorPlan& item) {
   const std::string_view name = item.tensor->name;
   const bool is_converted = item.target != item.tensor->type;
-  if (!is_converted || is_float(item.target)) return Ok{};
+  const bool is_chosen_later = options.any_type && item.is_free;
+  if (!is_chosen_later && (!is_converted || is_float(item.target))) return Ok{};
   if (options.importance == nullptr) {
     if (options.allow_unweighted || !requires_importance(item.target, name)) return Ok{};
     Error error = usage("--imatrix", fmt::format("found none, need one for {}, which becomes {}",
@@ -202,7 +203,8 @@ Result<std::vector<TensorPlan>> make_plan(const GgufFile& gguf, const PlanOption
                                    : recipe_type(*options.recipe, shape, renamed);
       if (!item.is_free) named->used = true;
       item.set_target(fallback_type(item.wanted, tensor.dims[0]));
-      if (item.target != tensor.type && !is_float(tensor.type) && !options.allow_requantize)
+      const bool may_change = item.target != tensor.type || (options.any_type && item.is_free);
+      if (may_change && !is_float(tensor.type) && !options.allow_requantize)
         return requantize_error(tensor, item.target);
       LLM_RETURN_IF_ERROR(add_importance(options, item));
     }

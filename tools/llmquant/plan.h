@@ -17,6 +17,7 @@ namespace llm {
 
 struct PlanOptions {
   const Recipe* recipe = nullptr;
+  bool any_type = false;                  ///< types of free tensors are chosen later
   bool pure = false;                      ///< the recipe's base type for every recipe tensor
   bool leave_output = false;              ///< output.weight keeps its type
   bool allow_requantize = false;          ///< convert from quantized types too

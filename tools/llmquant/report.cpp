@@ -54,14 +54,14 @@ std::string report_table(std::span<const TensorPlan> plan,
   }
   const bool weighted =
       std::ranges::any_of(plan, [](const auto& item) { return !item.importance.empty(); });
-  std::string text = fmt::format("{:<{}}  {:>{}}  {:>4}    {:<4}  {:>9}{}\n", "tensor", name_width,
+  std::string text = fmt::format("{:<{}}  {:>{}}  {:>4}    {:<7}  {:>9}{}\n", "tensor", name_width,
                                  "dims", dims_width, "from", "to", "MiB",
                                  errors.empty() ? ""
                                  : weighted     ? "        NMSE   max error       noise"
                                                 : "        NMSE   max error");
   for (std::size_t i = 0; i < plan.size(); ++i) {
     const TensorPlan& item = plan[i];
-    text += fmt::format("{:<{}}  {:>{}}  {:>4} -> {:<4}  {:>9.3f}{}\n", item.name, name_width,
+    text += fmt::format("{:<{}}  {:>{}}  {:>4} -> {:<7}  {:>9.3f}{}\n", item.name, name_width,
                         dims_of(*item.tensor), dims_width, block_traits(item.tensor->type).name,
                         block_traits(item.target).name, mebibytes(item.bytes),
                         errors.empty() ? "" : error_columns(item, errors[i], weighted));
