@@ -55,10 +55,9 @@ Result<ImportanceMatrix> parse_gguf(std::span<const std::byte> bytes) {
   ImportanceMatrix matrix;
   for (const auto& [name, both] : parts) {
     if (both.sums == nullptr || both.counts == nullptr)
-      return malformed(std::string(name),
-                       fmt::format("found no {}{}, need one for each {}",
-                                   name, both.sums == nullptr ? kSums : kCounts,
-                                   both.sums == nullptr ? kCounts : kSums));
+      return malformed(std::string(name), fmt::format("found no {}{}, need one for each {}", name,
+                                                      both.sums == nullptr ? kSums : kCounts,
+                                                      both.sums == nullptr ? kCounts : kSums));
     const std::uint64_t n_counts = both.counts->n_elements;
     if (n_counts == 0 || both.sums->n_elements % n_counts != 0)
       return malformed(std::string(both.counts->name),
@@ -82,9 +81,9 @@ std::size_t read_count(ByteReader& reader, std::string_view field, std::size_t s
   const auto count = reader.read<std::int32_t>(field);
   const std::size_t most = reader.remaining() / size;
   if (reader.ok() && (count < least || static_cast<std::size_t>(std::max(count, 0)) > most))
-    reader.fail(ErrorCode::kMalformed, field,
-                fmt::format("found {}, need {} to {}, what the file has room for", count, least,
-                            most));
+    reader.fail(
+        ErrorCode::kMalformed, field,
+        fmt::format("found {}, need {} to {}, what the file has room for", count, least, most));
   return reader.ok() ? static_cast<std::size_t>(count) : 0;
 }
 
@@ -134,16 +133,14 @@ Result<std::vector<float>> Importance::means(std::uint64_t n_cols, std::uint64_t
   const std::size_t shared = sums.size() / counts.size();
   for (std::size_t i = 0; i < sums.size(); ++i) {
     const float count = counts[i / shared];
-    const auto at = [&] {
-      return fmt::format("matrix {}, column {}", i / n_cols, i % n_cols);
-    };
+    const auto at = [&] { return fmt::format("matrix {}, column {}", i / n_cols, i % n_cols); };
     if (!std::isfinite(sums[i]) || sums[i] < 0)
       return Error{ErrorCode::kNonFinite, tensor,
                    fmt::format("found {} in {}, need finite sums of squares", sums[i], at())};
     if (!(count >= 0) || !std::isfinite(count))
-      return Error{ErrorCode::kNonFinite, tensor,
-                   fmt::format("found the count {} of matrix {}, need a number of rows", count,
-                               i / n_cols)};
+      return Error{
+          ErrorCode::kNonFinite, tensor,
+          fmt::format("found the count {} of matrix {}, need a number of rows", count, i / n_cols)};
     if (count == 0 && unused == nullptr)
       return malformed(tensor, fmt::format("found the count 0 of matrix {}, need rows that went "
                                            "into it: a longer text",
@@ -154,9 +151,8 @@ Result<std::vector<float>> Importance::means(std::uint64_t n_cols, std::uint64_t
 }
 
 const Importance* ImportanceMatrix::find(std::string_view tensor) const {
-  const auto found = std::ranges::lower_bound(entries, tensor, {}, [](const Importance& entry) {
-    return std::string_view(entry.tensor);
-  });
+  const auto found = std::ranges::lower_bound(
+      entries, tensor, {}, [](const Importance& entry) { return std::string_view(entry.tensor); });
   return found == entries.end() || found->tensor != tensor ? nullptr : &*found;
 }
 

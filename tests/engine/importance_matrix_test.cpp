@@ -1,4 +1,5 @@
 #include "engine/gguf/importance_matrix.h"
+
 #include "tests/support/require_ok.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_gguf.h"

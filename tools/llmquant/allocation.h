@@ -29,9 +29,9 @@ struct TensorChoices {
 };
 
 /// The noise of the free tensors of a plan in every type of `types` that fits their rows (without
-/// importances none that requires them), measured on at most 128 chunks of 256 weights, spread evenly over the tensor. A choice is left out if
-/// another one or a mix of two others is no worse in both respects, so that each next one gains less
-/// for a byte than the one before.
+/// importances none that requires them), measured on at most 128 chunks of 256 weights, spread
+/// evenly over the tensor. A choice is left out if another one or a mix of two others is no worse
+/// in both respects, so that each next one gains less for a byte than the one before.
 /// @param progress  tensors that are done, of how many; false stops
 /// Errors: kNonFinite for a weight that is none.
 Result<std::vector<TensorChoices>> measure_choices(
@@ -39,9 +39,9 @@ Result<std::vector<TensorChoices>> measure_choices(
     int n_threads, const std::function<bool(std::size_t, std::size_t)>& progress);
 
 /// Begins with the first choice of every tensor, and takes the next one where it lowers the noise
-/// most for a byte, the first of equal ones, as long as `goes_on(bytes, noise)` after the step; both
-/// are sums over the tensors, of noise times its weight. As gains of a tensor fall, this gives the least noise for the bytes it
-/// ends with.
+/// most for a byte, the first of equal ones, as long as `goes_on(bytes, noise)` after the step;
+/// both are sums over the tensors, of noise times its weight. As gains of a tensor fall, this gives
+/// the least noise for the bytes it ends with.
 void choose_types(std::span<TensorChoices> tensors,
                   const std::function<bool(std::uint64_t, double)>& goes_on);
 

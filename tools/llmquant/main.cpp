@@ -113,8 +113,9 @@ OptionTable make_table(Arguments& arguments) {
                 "print types and sizes without writing a file");
   table.example("llmquant m.gguf out.gguf Q4_K_M --tensor-type '^output\\.=Q8_0'",
                 "use Q8_0 for output.weight");
-  table.example("llmquant m.gguf out.gguf AUTO --imatrix m.imatrix.gguf --target-size 4.5GiB --dry-run",
-                "print the noise of the types of each matrix, and a choice for a file of that size");
+  table.example(
+      "llmquant m.gguf out.gguf AUTO --imatrix m.imatrix.gguf --target-size 4.5GiB --dry-run",
+      "print the noise of the types of each matrix, and a choice for a file of that size");
   table.example("llmquant m.gguf out.gguf IQ2_M --imatrix m.imatrix.gguf",
                 "make the errors small that matter for the text of an importance matrix");
   return table;
@@ -268,8 +269,8 @@ std::uint32_t file_type_of(const std::vector<TensorPlan>& plan) {
   std::map<WeightType, std::uint64_t> weights;
   for (const TensorPlan& item : plan)
     if (item.is_free) weights[item.target] += item.tensor->n_elements;
-  const auto most = std::ranges::max_element(
-      weights, {}, [](const auto& type) { return type.second; });
+  const auto most =
+      std::ranges::max_element(weights, {}, [](const auto& type) { return type.second; });
   if (most == weights.end()) return 0;
   const auto recipe = std::ranges::find(all_recipes(), most->first, &Recipe::base);
   return recipe == all_recipes().end() ? 0 : recipe->file_type;
@@ -340,7 +341,8 @@ Result<int> run(const Arguments& arguments, const ToolContext& context) {
   }
 
   LLM_RETURN_IF_ERROR(check_out(arguments, source));
-  const GgufWriter writer = make_writer(*gguf, *plan, options, options.any_type ? file_type_of(*plan) : recipe->file_type);
+  const GgufWriter writer = make_writer(*gguf, *plan, options,
+                                        options.any_type ? file_type_of(*plan) : recipe->file_type);
   LLM_TRY(AtomicFile file, AtomicFile::create(arguments.out));
   const auto errors = convert_all(source, *gguf, *plan, writer, n_threads, bar, file);
   if (!errors.ok()) return in_file(errors.error(), arguments.in);

@@ -106,7 +106,9 @@ void store_scale(BlockIQ3_XXS& b, std::size_t s, unsigned scale) {
 void store_scale(BlockIQ2_XXS& b, std::size_t s, unsigned scale) {
   or_bits(b.qs, 64 * s + 60, scale);
 }
-void store_scale(BlockIQ1_S& b, std::size_t s, unsigned scale) { or_bits(b.qh, 16 * s + 12, scale); }
+void store_scale(BlockIQ1_S& b, std::size_t s, unsigned scale) {
+  or_bits(b.qh, 16 * s + 12, scale);
+}
 void store_scale(BlockIQ1_M& b, std::size_t s, unsigned scale) {
   or_bits(b.scales, 16 * (s / 4) + 3 * (s % 4), scale);
 }
@@ -190,8 +192,8 @@ class CodebookSearch {
                              static_cast<std::uint16_t>(e)});
         }
         if (begin != entries.size())
-          groups.push_back({static_cast<std::uint16_t>(low), begin,
-                            static_cast<std::uint16_t>(entries.size())});
+          groups.push_back(
+              {static_cast<std::uint16_t>(low), begin, static_cast<std::uint16_t>(entries.size())});
       }
     }
   };
@@ -200,7 +202,8 @@ class CodebookSearch {
     return book;
   }
 
-  /// Errors of the halves of an entry, without the constant sum of w x x; odd: with one sign turned.
+  /// Errors of the halves of an entry, without the constant sum of w x x; odd: with one sign
+  /// turned.
   struct Tables {
     float even[2][kPatterns];
     float odd[2][kPatterns];
@@ -413,8 +416,8 @@ class CodebookSearch {
   /// Step 2.
   double fit_integer(std::size_t s, float step, float unit) {
     const float real = unit > 0 ? (step / unit - 1) / 2 : 0;
-    const int nearest = static_cast<int>(std::clamp(
-        std::nearbyint(real), 0.0F, static_cast<float>(kMaxScale)));
+    const auto nearest =
+        static_cast<int>(std::clamp(real, 0.0F, static_cast<float>(kMaxScale)) + 0.5F);
     double best = std::numeric_limits<double>::infinity();
     unsigned chosen = 0;
     Eight eights[kEights];

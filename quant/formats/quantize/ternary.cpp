@@ -12,8 +12,7 @@ namespace llm {
 namespace {
 
 /// The scale, and the codes for it: 0, 1 and 2 for -d, 0 and d.
-std::uint16_t find_codes(const float (&x)[256], const float (&w)[256],
-                         std::uint8_t (&codes)[256]) {
+std::uint16_t find_codes(const float (&x)[256], const float (&w)[256], std::uint8_t (&codes)[256]) {
   std::uint16_t order[256];
   std::iota(order, order + 256, std::uint16_t{0});
   std::stable_sort(order, order + 256, [&](std::uint16_t a, std::uint16_t b) {
@@ -61,8 +60,8 @@ void quantize_block(const float (&x)[256], const float (&w)[256], BlockTQ2_0& ou
   out.d = find_codes(x, w, codes);
   for (std::size_t i = 0; i < 64; ++i) {
     const std::uint8_t* first = codes + 128 * (i / 32) + i % 32;
-    out.qs[i] = static_cast<std::uint8_t>(first[0] | first[32] << 2 | first[64] << 4 |
-                                          first[96] << 6);
+    out.qs[i] =
+        static_cast<std::uint8_t>(first[0] | first[32] << 2 | first[64] << 4 | first[96] << 6);
   }
 }
 

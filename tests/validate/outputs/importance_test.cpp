@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::string_view kText = "The cat sat on the mat, and the dog sat by the log. ";
 
-ImportanceMatrix importance(const std::shared_ptr<const Model>& model, std::size_t window, std::size_t batch,
-                            std::string_view text = kText) {
+ImportanceMatrix importance(const std::shared_ptr<const Model>& model, std::size_t window,
+                            std::size_t batch, std::string_view text = kText) {
   return require_ok(
       importance_of_text(model, text, "text", window, {.context = window, .batch = batch}));
 }
@@ -44,10 +44,9 @@ TEST_CASE("importances are sums over what goes into each product", "[validate][i
   const ImportanceMatrix matrix = importance(model, n, 7);
   CHECK(matrix.n_chunks == 1);
   CHECK(matrix.chunk_tokens == n);
-  const Dump dump = require_ok(record_activations(
-      model, {.context = n}, true, std::span(tokens).first(n), "test", ""));
-  for (const auto& [tensor, layer, tap] :
-       std::vector<std::tuple<std::string, int, std::string>>{
+  const Dump dump = require_ok(
+      record_activations(model, {.context = n}, true, std::span(tokens).first(n), "test", ""));
+  for (const auto& [tensor, layer, tap] : std::vector<std::tuple<std::string, int, std::string>>{
            {"blk.0.attn_q.weight", 0, "attn_norm"},
            {"blk.1.attn_v.weight", 1, "attn_norm"},
            {"blk.1.attn_output.weight", 1, "attn_ctx"},
@@ -68,8 +67,8 @@ TEST_CASE("importances do not depend on threads and passes", "[validate][importa
   for (const std::string& architecture : TinyGguf::architectures()) {
     CAPTURE(architecture);
     const ScratchDirectory folder;
-    const auto path =
-        folder.write("m.gguf", TinyGguf::llama({.n_layers = 2, .architecture = architecture}).bytes());
+    const auto path = folder.write(
+        "m.gguf", TinyGguf::llama({.n_layers = 2, .architecture = architecture}).bytes());
     std::vector<std::byte> expected;
     for (const auto& [threads, batch] : {std::pair(1, 64), std::pair(3, 5), std::pair(2, 1)}) {
       const auto model = require_ok(Model::load(path, {.threads = threads}));

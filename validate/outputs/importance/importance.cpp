@@ -117,9 +117,9 @@ std::vector<Importance> ImportanceCollector::finish() const {
   return entries;
 }
 
-Result<ImportanceMatrix> importance_of_text(const std::shared_ptr<const Model>& model, std::string_view text,
-                                            const std::string& text_name, std::size_t window,
-                                            const ExecutorOptions& options,
+Result<ImportanceMatrix> importance_of_text(const std::shared_ptr<const Model>& model,
+                                            std::string_view text, const std::string& text_name,
+                                            std::size_t window, const ExecutorOptions& options,
                                             const Progress& progress) {
   LLM_TRY(std::vector<TextWindow> windows,
           text_windows(model->tokenizer(), text, {.window = window}));
@@ -127,8 +127,8 @@ Result<ImportanceMatrix> importance_of_text(const std::shared_ptr<const Model>& 
   ImportanceCollector collector(*model);
   LLM_TRY(const auto session, open_sequence(model, options));
   session->set_probe(&collector);
-  LLM_RETURN_IF_ERROR(
-      visit_rows(*session, windows, [](std::span<const float>, TokenId) {}, progress));
+  LLM_RETURN_IF_ERROR(visit_rows(
+      *session, windows, [](std::span<const float>, TokenId) {}, progress));
   session->set_probe(nullptr);
   return ImportanceMatrix{.entries = collector.finish(),
                           .n_chunks = windows.size(),

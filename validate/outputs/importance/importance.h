@@ -65,13 +65,13 @@ class ImportanceCollector : public ProbeSink {
 };
 
 /// The importance matrix of a text: of its tokens in windows of `window`, each evaluated from
-/// position 0 (text_windows.h). A last window that is shorter is left out unless it is the only one,
-/// so that the windows are those of llama-imatrix.
+/// position 0 (text_windows.h). A last window that is shorter is left out unless it is the only
+/// one, so that the windows are those of llama-imatrix.
 /// @param text_name  what the matrix calls the text
 /// Errors: of text_windows(), open_sequence() and evaluate().
-Result<ImportanceMatrix> importance_of_text(const std::shared_ptr<const Model>& model, std::string_view text,
-                                            const std::string& text_name, std::size_t window,
-                                            const ExecutorOptions& options,
+Result<ImportanceMatrix> importance_of_text(const std::shared_ptr<const Model>& model,
+                                            std::string_view text, const std::string& text_name,
+                                            std::size_t window, const ExecutorOptions& options,
                                             const Progress& progress = {});
 
 }  // namespace llm
