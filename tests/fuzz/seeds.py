@@ -100,6 +100,13 @@ HTTP = [
     "OPTIONS * HTTP/1.1\r\nhost: a\r\nx-api-key: k\r\nConnection: close\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\n b\r\n\r\n"]
 
 
+def importances() -> list[bytes]:
+    values = struct.pack("<4f", 1, 2, 0, 4)
+    binary = struct.pack("<ii", 1, 3) + b"a.b" + struct.pack("<ii", 2, 4) + values
+    matrix = tiny.gguf([tiny.entry("imatrix.chunk_count", 4, 1)], [("a.in_sum2", [2, 2]), ("a.counts", [1, 2])])
+    return [binary, binary + struct.pack("<ii", 1, 1) + b"t", matrix]
+
+
 def templates() -> list[bytes]:
     language = json.loads((ROOT / "tests/golden/chat/language.json").read_text())
     made = [case[0].encode() for case in language["cases"]]
@@ -115,6 +122,8 @@ def own_seeds():
     yield "gguf", tiny.gguf(tiny.vocabulary("llama")[0], [])
     for made in vocabularies():
         yield "vocabulary", made
+    for made in importances():
+        yield "importance", made
     texts = (ROOT / "tests/golden/bpe/texts.jsonl").read_text().split("\n")
     for i, line in enumerate(texts[:180]):
         yield "tokenizer", bytes([i % N_TOKENIZERS]) + text(bytes(range(i % 40))) + json.loads(line).encode()

@@ -1,7 +1,8 @@
 
+#include "quant/formats/block_visit.h"
 #include "quant/formats/dequantize.h"
 #include "quant/formats/finite.h"
-#include "quant/formats/quantize/k_quants.h"
+#include "quant/formats/quantize/lane_search.h"
 #include "quant/formats/quantize/quantize_row.h"
 #include "tests/quant/quant_testing.h"
 
@@ -34,6 +35,10 @@ std::vector<float> random_student(std::size_t n, float scale, std::uint32_t seed
   std::vector<float> values(n);
   for (float& value : values) value = scale * student(random);
   return values;
+}
+
+bool has_codebook(WeightType type) {
+  return visit_block_format(type, []<typename Block>() { return HasCodebook<Block>; });
 }
 
 /// The types of 256 weights, all of which are searched.
@@ -88,7 +93,12 @@ TEST_CASE("searched types keep the error their search reaches", "[quant][quantiz
       {WeightType::kQ2_K, 0.06712, 0.08251},     {WeightType::kQ3_K, 0.02068, 0.03019},
       {WeightType::kQ4_K, 0.004903, 0.007117},   {WeightType::kQ5_K, 0.001191, 0.001741},
       {WeightType::kQ6_K, 0.0002824, 0.0004742}, {WeightType::kIQ4_NL, 0.0054, 0.007966},
-      {WeightType::kIQ4_XS, 0.005477, 0.008119}, {WeightType::kMXFP4, 0.01243, 0.01627}};
+      {WeightType::kIQ4_XS, 0.005477, 0.008119}, {WeightType::kMXFP4, 0.01243, 0.01627},
+      {WeightType::kNVFP4, 0.008043, 0.007495},  {WeightType::kTQ1_0, 0.1897, 0.2961},
+      {WeightType::kIQ1_S, 0.1987, 0.2621},      {WeightType::kIQ1_M, 0.1711, 0.2052},
+      {WeightType::kIQ2_XXS, 0.1072, 0.1402},    {WeightType::kIQ2_XS, 0.08089, 0.1011},
+      {WeightType::kIQ2_S, 0.05711, 0.08475},    {WeightType::kIQ3_XXS, 0.03112, 0.03837},
+      {WeightType::kIQ3_S, 0.01688, 0.02363}};
   const auto normal = testing::random_normals(1 << 16, 0.02f, 1);
   const auto student = random_student(1 << 16, 0.02f, 2);
   for (const Limit& limit : limits) {
@@ -98,6 +108,80 @@ TEST_CASE("searched types keep the error their search reaches", "[quant][quantiz
     CHECK(normal_error < limit.normal);
     CHECK(student_error < limit.student);
   }
+}
+
+/// Sum of squared errors, each times its weight, over that of the weights.
+double weighted_error(WeightType type, std::span<const float> x, std::span<const float> importance,
+                      std::span<const float> counts) {
+  std::vector<std::byte> out(row_bytes(type, x.size()));
+  quantize_row(type, x, out, importance);
+  std::vector<float> back(x.size());
+  contract::dequantize_row(type, out, back);
+  double error = 0;
+  double power = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double difference = static_cast<double>(back[i]) - static_cast<double>(x[i]);
+    error += static_cast<double>(counts[i]) * difference * difference;
+    power += static_cast<double>(counts[i]) * static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  }
+  return error / power;
+}
+
+TEST_CASE("importances make the errors that they weight smaller", "[quant][quantize]") {
+  const auto type = GENERATE(from_range(testing::all_weight_types()));
+  const bool has_rule = type == WeightType::kQ8_0 || type == WeightType::kQ1_0 ||
+                        type == WeightType::kQ2_0 || type == WeightType::kQ8_K ||
+                        block_traits(type).block_weights == 1;
+  if (has_rule) return;
+  CAPTURE(block_traits(type).name);
+  const auto x = testing::random_normals(1 << 14, 0.02f, 1);
+  // Columns of 256, one in eight of which matters sixty times as much as the others.
+  std::vector<float> importance(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) importance[i] = i % 8 == 3 ? 60.0f : 1.0f;
+  const double without = weighted_error(type, x, {}, importance);
+  const double with = weighted_error(type, x, importance, importance);
+  // One scale for all of a block with few values has little to choose from.
+  const bool is_coarse =
+      type == WeightType::kMXFP4 || type == WeightType::kTQ1_0 || type == WeightType::kTQ2_0;
+  CHECK(with < (is_coarse ? 1.02 : 0.85) * without);
+  // Any unit gives the same bytes, and so does a row in parts.
+  std::vector<float> scaled(importance);
+  for (float& value : scaled) value *= 0x1p-40F;
+  std::vector<std::byte> whole(row_bytes(type, x.size()));
+  std::vector<std::byte> parts(whole.size());
+  quantize_row(type, x, whole, importance);
+  for (std::size_t first = 0; first < x.size(); first += 4096) {
+    const std::size_t at = row_bytes(type, first);
+    quantize_row(type, std::span(x).subspan(first, 4096),
+                 std::span(parts).subspan(at, row_bytes(type, 4096)),
+                 std::span<const float>(scaled).subspan(first, 4096));
+  }
+  CHECK(testing::first_difference(whole, parts) == -1);
+  // Importances of which none counts are like none.
+  const std::vector<float> zeros(x.size());
+  CHECK(std::isfinite(weighted_error(type, x, zeros, importance)));
+}
+
+/// Blocks of random codes with scales that the type's quantizer must find again.
+TEST_CASE("blocks of a codebook come back", "[quant][quantize]") {
+  const auto type = GENERATE(from_range(testing::all_weight_types()));
+  if (!has_codebook(type)) return;
+  CAPTURE(block_traits(type).name);
+  const auto blocks = quantized(type, testing::random_normals(1 << 13, 0.02f, 3));
+  std::vector<float> x(1 << 13);
+  contract::dequantize_row(type, blocks, x);
+  // Of steps not found exactly, a part of the errors is left; with wrong entries it is the whole.
+  CHECK(relative_error(type, x) < 0.02);
+}
+
+TEST_CASE("three values come back exactly", "[quant][quantize]") {
+  const auto type = GENERATE(WeightType::kTQ1_0, WeightType::kTQ2_0);
+  std::vector<float> x(1024);
+  std::mt19937 random(4);
+  for (float& value : x) value = 0.375f * (static_cast<float>(random() % 3) - 1);
+  CHECK(relative_error(type, x) == 0);
+  // Of normals the least error is known: 0.19017 with thresholds at 0.612 (Max 1960, three levels).
+  CHECK(relative_error(type, testing::random_normals(1 << 16, 0.02f, 1)) < 0.1902);
 }
 
 /// What is obvious for IQ4_XS: of each 32 weights the scale that IQ4_NL finds, rounded to a whole
@@ -142,11 +226,20 @@ TEST_CASE("every build of the search gives equal bytes", "[quant][quantize]") {
   const auto type = GENERATE(from_range(std::begin(kSuperBlocks), std::end(kSuperBlocks)));
   CAPTURE(block_traits(type).name);
   for (const auto& x : {testing::random_normals(4096, 0.02f, 5), random_student(4096, 3.0f, 6)}) {
-    std::vector<std::byte> baseline(row_bytes(type, x.size()));
-    std::vector<std::byte> best(baseline.size());
-    quantize_k_blocks(SearchUnit::kBaseline, type, x, baseline);
-    quantize_k_blocks(best_search_unit(), type, x, best);
-    REQUIRE(testing::first_difference(baseline, best) == -1);
+    const auto weights = testing::random_normals(256, 0.2f, 7);
+    std::vector<float> counts(256);
+    for (std::size_t j = 0; j < 256; ++j) counts[j] = std::min(std::abs(weights[j]) + 1e-6f, 1.0f);
+    for (std::size_t first = 0; first < x.size(); first += 256) {
+      const auto chunk = std::span(x).subspan(first, 256);
+      for (const std::span<const float> w :
+           {std::span<const float>(), std::span<const float>(counts)}) {
+        std::vector<std::byte> baseline(row_bytes(type, 256));
+        std::vector<std::byte> best(baseline.size());
+        search_blocks(SearchUnit::kBaseline, type, chunk, w, baseline);
+        search_blocks(best_search_unit(), type, chunk, w, best);
+        REQUIRE(testing::first_difference(baseline, best) == -1);
+      }
+    }
   }
 }
 
@@ -180,6 +273,7 @@ TEST_CASE("constant and zero rows are stored", "[quant][quantize]") {
   std::vector<float> back(256, 1.0f);
   contract::dequantize_row(type, quantized(type, zeros), back);
   for (const float value : back) REQUIRE(value == 0.0f);
+  if (has_codebook(type)) return;  // which may have no entry like that, and has none of zeros
   REQUIRE(relative_error(type, std::vector<float>(256, -0.25f)) < 1e-5);
   REQUIRE(relative_error(type, std::vector<float>(256, 0.25f)) < 1e-5);
   if (type == WeightType::kQ1_0) return;  // signs only

@@ -49,6 +49,22 @@ TEST_CASE("a quantized model is compared with its source token by token", "[llmc
   CHECK(json["figures"][1]["rows"][0]["mean"] == rows[1]["KL mean"]);
 }
 
+TEST_CASE("an importance matrix of a text is written", "[llmcheck][quality]") {
+  const LlmcheckFolder w;
+  w.write("text", "Once upon a time there was a cat. The cat sat in the sun, and it was happy.");
+  const std::string arguments = kFableF16 + " --imatrix m.gguf --text text --ppl-window 8";
+  const auto row = w.report(arguments)["figures"][0]["rows"][0];
+  CHECK(row["matrices"] == 4 * 7 + 1);
+  CHECK(row["tokens in each"] == 8);
+  const std::string first = w.read("m.gguf");
+  CHECK(first.starts_with("GGUF"));
+  w.report(arguments + " -t 2 --isa scalar");
+  CHECK(w.read("m.gguf") == first);
+  w.shell("llmcheck " + kFableF16 + " --imatrix m.gguf").must_end(2, {"--imatrix", "--text"});
+  w.shell("llmcheck " + kFableF16 + " --text text").must_end(2, {"--imatrix", "--text"});
+  w.shell("llmcheck " + kFableF16 + " --imatrix text --text text").must_end(2, {"--imatrix"});
+}
+
 TEST_CASE("documents score their own ends", "[llmcheck][quality]") {
   const LlmcheckFolder w;
   const auto sum = [&](const std::string& text) {

@@ -1,5 +1,6 @@
 #include "quant/formats/quantize/quantize_row.h"
 #include "tests/support/test.h"
+#include "tools/llmquant/allocation.h"
 #include "tools/llmquant/recipe.h"
 
 namespace llm {
@@ -15,13 +16,13 @@ GgufTensor matrix(std::string_view name, std::uint64_t n_cols = 2048) {
 
 /// The type a recipe gives `part` of `layer` in a model of the shape of TinyLlama 1.1B.
 WeightType type_of(std::string_view recipe, std::uint64_t layer, std::string_view part,
-                   ModelShape shape = {22, 8, false}) {
+                   const ModelShape& shape = {22, 8, false}) {
   const std::string name = "blk." + std::to_string(layer) + "." + std::string(part) + ".weight";
   return recipe_type(*find_recipe(recipe), shape, matrix(name));
 }
 
 std::set<std::uint64_t> layers_with(std::string_view recipe, std::string_view part, WeightType type,
-                                    ModelShape shape = {22, 8, false}) {
+                                    const ModelShape& shape = {22, 8, false}) {
   std::set<std::uint64_t> layers;
   for (std::uint64_t layer = 0; layer < shape.n_layers; ++layer) {
     if (type_of(recipe, layer, part, shape) == type) layers.insert(layer);
@@ -131,17 +132,71 @@ TEST_CASE("recipes are found by name", "[tools][llmquant]") {
   CHECK(find_recipe("") == nullptr);
 }
 
-TEST_CASE("a type that is only read is refused with the reason", "[tools][llmquant]") {
-  using Catch::Matchers::Contains;
-  for (const BlockTraits& traits : all_block_traits()) {
-    CAPTURE(traits.name);
-    if (is_quantization_target(traits.type)) continue;
-    CHECK(find_recipe(traits.name) == nullptr);
-    CHECK_THAT(refusal_of_type(traits.name), Contains("can be read but not written"));
+// As llama-quantize's source has it; compared with its --dry-run on three models.
+TEST_CASE("mixes of codebooks give what llama-quantize gives", "[tools][llmquant]") {
+  using enum WeightType;
+  const ModelShape alone{22, 1, false};
+  ModelShape weighted{22, 1, false};
+  weighted.has_importance = true;
+  const std::set<std::uint64_t> first = {0, 1};
+  for (const char* name : {"IQ2_XXS", "IQ2_XS", "IQ1_S", "IQ1_M"}) {
+    CAPTURE(name);
+    CHECK(layers_with(name, "attn_v", kQ4_K).size() == 22);
+    CHECK(layers_with(name, "attn_v", kQ2_K, alone).size() == 22);
+    CHECK(layers_with(name, "ffn_down", kQ2_K) == first);
+    CHECK(recipe_type(*find_recipe(name), alone, matrix("token_embd.weight")) == kQ2_K);
+    CHECK(recipe_type(*find_recipe(name), alone, matrix("output.weight")) == kQ5_K);
   }
-  CHECK_THAT(refusal_of_type("iq2_xs"), Contains("codebook"));
-  CHECK_THAT(refusal_of_type("TQ1_0"), Contains("ternary weights"));
-  CHECK(refusal_of_type("Q7_K") == "found \"Q7_K\"");
+  CHECK(layers_with("IQ1_S", "attn_output", kIQ2_XXS).size() == 22);
+  CHECK(layers_with("IQ2_S", "ffn_up", kIQ2_XS).size() == 22);
+  CHECK(layers_with("IQ2_M", "ffn_up", kIQ2_S).size() == 22);
+  CHECK(layers_with("IQ2_M", "ffn_down", kIQ3_S) == first);
+  CHECK(layers_with("IQ2_M", "attn_output", kIQ3_S).size() == 22);
+  CHECK(layers_with("IQ3_XXS", "attn_q", kIQ2_S).size() == 22);
+  CHECK(layers_with("IQ3_XXS", "attn_v", kIQ3_S, alone).size() == 22);
+  CHECK(layers_with("IQ3_XXS", "attn_v", kIQ3_XXS, weighted).size() == 22);
+  CHECK(layers_with("IQ3_XXS", "ffn_down", kQ4_K) == first);
+  CHECK(layers_with("IQ3_XXS", "ffn_down", kIQ3_XXS, weighted).size() == 22);
+  CHECK(layers_with("IQ3_XS", "attn_k", kIQ3_XXS).size() == 22);
+  CHECK(layers_with("IQ3_XS", "ffn_gate", kIQ3_S) == std::set<std::uint64_t>{0, 1, 19, 20, 21});
+  CHECK(layers_with("IQ3_M", "attn_output", kQ4_K).size() == 22);
+  CHECK(layers_with("IQ3_M", "ffn_down", kQ4_K) == first);
+  CHECK(layers_with("IQ4_XS", "ffn_down", kIQ4_XS, weighted).size() == 22);
+  CHECK(layers_with("Q4_0", "ffn_down", kQ4_1, weighted) == first);
+  CHECK(layers_with("Q2_K_S", "attn_v", kQ4_K).size() == 22);
+  CHECK(layers_with("Q2_K_S", "ffn_down", kQ4_K) == first);
+  CHECK(recipe_type(*find_recipe("TQ2_0"), alone, matrix("token_embd.weight")) == kQ4_K);
+  CHECK(fallback_type(kIQ3_S, 320) == kIQ4_NL);
+  CHECK(fallback_type(kTQ1_0, 320) == kQ4_0);
+}
+
+TEST_CASE("types that become bad without importances require them", "[tools][llmquant]") {
+  CHECK(requires_importance(WeightType::kIQ2_XS, "blk.0.ffn_up.weight"));
+  CHECK_FALSE(requires_importance(WeightType::kIQ2_XS, "token_embd.weight"));
+  CHECK_FALSE(requires_importance(WeightType::kIQ3_S, "blk.0.ffn_up.weight"));
+}
+
+TEST_CASE("types are taken where a byte lowers the noise most", "[tools][llmquant]") {
+  using enum WeightType;
+  std::vector<TensorChoices> tensors = {{0, 1, {{kQ2_K, 10, 8}, {kQ4_K, 20, 3}, {kQ8_0, 40, 1}}},
+                                        {1, 10, {{kQ2_K, 10, 1}, {kQ4_K, 20, 0.4}}},
+                                        {2, 1, {{kQ2_K, 2, 0.9}, {kQ4_K, 4, 0.1}}}};
+  std::vector<std::uint64_t> steps;
+  choose_types(tensors, [&](std::uint64_t bytes, double noise) {
+    steps.push_back(bytes);
+    if (steps.size() == 1) CHECK(noise == Approx(8 + 4 + 0.9));
+    return bytes <= 44;
+  });
+  // 0.6 a byte of the second, 0.5 of the first, 0.4 of the third; then 0.1, too large.
+  CHECK(steps == std::vector<std::uint64_t>{32, 42, 44, 64});
+  CHECK(tensors[0].chosen == 1);
+  CHECK(tensors[1].chosen == 1);
+  CHECK(tensors[2].chosen == 1);
+  CHECK(*parse_size("4.5bpw", 16) == 9);
+  CHECK(*parse_size("1.5KiB", 16) == 1536);
+  CHECK(*parse_size("2MB", 16) == 2000000);
+  for (const char* text : {"", "x", "-1B", "4", "4 GB", "1e30B", "nanB"})
+    CHECK(!parse_size(text, 16).ok());
 }
 
 TEST_CASE("norms, vectors and routers keep their type", "[tools][llmquant]") {

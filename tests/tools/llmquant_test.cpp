@@ -4,6 +4,7 @@
 #include <regex>
 
 #include "engine/gguf/gguf_writer.h"
+#include "engine/gguf/importance_matrix.h"
 #include "quant/formats/dequantize.h"
 #include "quant/formats/half.h"
 #include "quant/formats/quantize/quantize_row.h"
@@ -139,6 +140,143 @@ TEST_CASE("llmquant obeys --pure and --tensor-type", "[tools][llmquant]") {
                    {"blk.1.attn_norm", WeightType::kF32}});
 }
 
+TEST_CASE("llmquant has the overrides of llama-quantize", "[tools][llmquant]") {
+  const Fixture quant;
+  quant.run("Q4_0 --leave-output-tensor --token-embedding-type Q5_1").must_end(0);
+  quant.must_have({{"output", WeightType::kF16}, {"token_embd", WeightType::kQ5_1}});
+  quant.run("Q4_0 --output-tensor-type Q5_0 --tensor-type attn_q=Q4_1 --tensor-type weight=Q8_0")
+      .must_end(0);
+  quant.must_have({{"output", WeightType::kQ5_0}, {"token_embd", WeightType::kQ8_0}});
+  TinyGguf model = float_model();
+  model.remove_tensor("output.weight");
+  const Fixture tied(model);
+  tied.run("Q4_0 --output-tensor-type Q5_0").must_end(0);
+  tied.must_have({{"token_embd", WeightType::kQ5_0}});
+}
+
+TEST_CASE("pruned layers are left out and the others numbered anew", "[tools][llmquant]") {
+  TinyGguf model = float_model();
+  model.set_array<std::int32_t>("llama.per_layer", GgufType::kInt32, {7, 8});
+  model.set_array<std::int32_t>("other.per_layer", GgufType::kInt32, {7, 8});
+  const Fixture quant(model);
+  quant.run("Q8_0 --prune-layers 0").must_end(0);
+  const OpenGguf before = quant.source();
+  const OpenGguf after = quant.result();
+  CHECK(*after->get_unsigned("llama.block_count") == 1);
+  CHECK(after->find("llama.per_layer")->count == 1);
+  CHECK((*after->get_ints("llama.per_layer"))[0] == 8);
+  CHECK(after->find("other.per_layer")->count == 2);
+  CHECK(after->find_tensor("blk.1.attn_q.weight") == nullptr);
+  const auto kept = before->tensor_data(*before->find_tensor("blk.1.attn_norm.weight"));
+  const auto made = after->tensor_data(*after->find_tensor("blk.0.attn_norm.weight"));
+  CHECK(std::ranges::equal(kept, made));
+}
+
+TEST_CASE("a file that exists is replaced only with --force", "[tools][llmquant]") {
+  const Fixture quant;
+  quant.write("out.gguf", "old");
+  quant.shell("llmquant in.gguf out.gguf Q8_0").must_end(2, {"OUT: found the file", "--force"});
+  CHECK(quant.read("out.gguf") == "old");
+  quant.run("Q8_0").must_end(0);
+}
+
+/// Importances of the matrices of float_model(), in which column j of 64 counts j + 1.
+ImportanceMatrix importances() {
+  ImportanceMatrix matrix;
+  for (const std::string layer : {"blk.0.", "blk.1."}) {
+    for (const auto& [name, n_cols] :
+         {std::pair("attn_q.weight", kColumns), std::pair("ffn_down.weight", std::uint64_t{320})}) {
+      Importance entry{layer + name, std::vector<float>(n_cols), {4}};
+      for (std::size_t j = 0; j < n_cols; ++j) entry.sums[j] = static_cast<float>(j % 64 + 1);
+      matrix.entries.push_back(std::move(entry));
+    }
+  }
+  matrix.n_chunks = 2;
+  matrix.texts = {"text.txt"};
+  return matrix;
+}
+
+TEST_CASE("llmquant --imatrix weights the errors", "[tools][llmquant]") {
+  const Fixture quant;
+  quant.write("m.gguf", require_ok(importances().gguf_bytes()));
+  const Finished one = quant.run("Q3_K_M 1 --imatrix m.gguf").must_end(0, {}, {"noise"});
+  const std::string first = quant.read("out.gguf");
+  CHECK(*quant.result()->get_string("quantize.imatrix.dataset") == "text.txt");
+  CHECK(*quant.result()->get_unsigned("quantize.imatrix.entries_count") == 4);
+  CHECK(quant.run("Q3_K_M 3 --imatrix m.gguf").out == one.out);
+  CHECK(quant.read("out.gguf") == first);
+  // The tensor's bytes are those of its rows with the importances of their columns.
+  const OpenGguf before = quant.source();
+  const OpenGguf after = quant.result();
+  const GgufTensor& source = *before->find_tensor("blk.0.attn_q.weight");
+  const GgufTensor& tensor = *after->find_tensor("blk.0.attn_q.weight");
+  std::vector<float> weights(tensor.n_elements);
+  contract::dequantize_row(source.type, before->tensor_data(source), weights);
+  std::vector<float> importance(weights.size());
+  for (std::size_t i = 0; i < weights.size(); ++i)
+    importance[i] = static_cast<float>(i % kColumns % 64 + 1) / 4;
+  std::vector<std::byte> expected(tensor.n_bytes);
+  quantize_row(tensor.type, weights, expected, importance);
+  REQUIRE(std::ranges::equal(after->tensor_data(tensor), expected));
+  quantize_row(tensor.type, weights, expected);
+  REQUIRE_FALSE(std::ranges::equal(after->tensor_data(tensor), expected));
+  quant.run("IQ2_XS --imatrix m.gguf").must_end(0);
+  quant.must_have({{"blk.1.attn_q", WeightType::kIQ2_XS}, {"token_embd", WeightType::kQ2_K}});
+}
+
+TEST_CASE("what is wrong with importances is named", "[tools][llmquant]") {
+  const Fixture quant;
+  const auto refused = [&](const ImportanceMatrix& matrix, int exit_code, Words words) {
+    quant.write("m.gguf", require_ok(matrix.gguf_bytes()));
+    quant.run("Q4_K_M --imatrix m.gguf").must_end(exit_code, words);
+    CHECK(!std::filesystem::exists(quant.path("out.gguf")));
+  };
+  ImportanceMatrix matrix = importances();
+  matrix.entries[0].sums.resize(256);
+  refused(matrix, 3, {"m.gguf: blk.0.attn_q.weight", "256 sums and 1 counts", "512 columns"});
+  matrix = importances();
+  matrix.entries[1].sums[7] = std::numeric_limits<float>::quiet_NaN();
+  refused(matrix, 7, {"m.gguf: blk.0.ffn_down.weight", "found nan in matrix 0, column 7"});
+  matrix.entries[1].sums[7] = -1;
+  refused(matrix, 7, {"found -1 in matrix 0, column 7"});
+  matrix = importances();
+  matrix.entries[2].counts = {0};
+  refused(matrix, 3, {"blk.1.attn_q.weight", "found the count 0 of matrix 0"});
+  quant.run("Q4_K_M --imatrix m.gguf --allow-unweighted").must_end(0);
+  std::filesystem::remove(quant.path("out.gguf"));
+  matrix = importances();
+  matrix.entries.pop_back();
+  refused(matrix, 3, {"m.gguf: blk.1.ffn_down.weight", "--allow-unweighted"});
+  quant.run("Q4_K_M --imatrix m.gguf --allow-unweighted").must_end(0);
+}
+
+TEST_CASE("AUTO chooses types for a size or a noise", "[tools][llmquant]") {
+  const Fixture quant;
+  std::uintmax_t before = 0;
+  for (const std::uintmax_t size : {70000, 90000, 120000}) {
+    const auto arguments = "AUTO --target-size " + std::to_string(size) + "B";
+    const Finished one = quant.run(arguments + " --dry-run 1").must_end(0);
+    CHECK_THAT(one.out, Contains("noise") && Contains("* "));
+    quant.run(arguments + " 3").must_end(0);
+    const auto made = std::filesystem::file_size(quant.path("out.gguf"));
+    CHECK(made <= size);
+    CHECK(made > size * 8 / 10);
+    CHECK(made > before);
+    before = made;
+    CHECK(quant.run(arguments + " --dry-run 3").out == one.out);
+  }
+  quant.run("AUTO --target-noise 0.005").must_end(0);
+  const auto coarse = std::filesystem::file_size(quant.path("out.gguf"));
+  quant.run("AUTO --target-noise 0.0005 --tensor-type attn_q=Q4_0").must_end(0);
+  CHECK(std::filesystem::file_size(quant.path("out.gguf")) > coarse);
+  quant.must_have({{"blk.0.attn_q", WeightType::kQ4_0}});
+  quant.run("AUTO").must_end(2, {"--target-size"});
+  quant.run("Q4_0 --target-size 1GB").must_end(2, {"AUTO"});
+  quant.run("AUTO --target-size 1GB --target-noise 0.1").must_end(2, {"with 2 of"});
+  quant.run("AUTO --target-size 1000B").must_end(2, {"need at least"});
+  quant.run("AUTO --target-noise 2").must_end(2, {"need a number in (0, 1)"});
+}
+
 TEST_CASE("a dry run shows the plan and writes nothing", "[tools][llmquant]") {
   const Fixture quant;
   const Finished result = quant.run("Q6_K --dry-run").must_end(0);
@@ -213,6 +351,15 @@ TEST_CASE("llmquant names what is wrong with its arguments", "[tools][llmquant]"
   for (const auto& [arguments, exit_code, word] :
        std::vector<std::tuple<std::string, int, std::string>>{
            {"in.gguf out.gguf Q9_K", 2, "Q4_K_M"},
+           {"in.gguf out.gguf q4_km", 2, "did you mean Q4_K_M?"},
+           {"in.gguf out.gguf Q8_0 --output-tensor-type Q9", 2,
+            "--output-tensor-type: found \"Q9\""},
+           {"in.gguf out.gguf Q8_0 --prune-layers 2", 2, "need layers 0..1"},
+           {"in.gguf out.gguf Q8_0 --prune-layers 0,1", 2, "found all layers"},
+           {"in.gguf out.gguf IQ2_XS", 2, "--allow-unweighted"},
+           {"in.gguf out.gguf Q4_K_M --imatrix no", 4, "no: "},
+           {"in.gguf out.gguf Q4_K_M --imatrix text", 3, "text: number of entries"},
+           {"in.gguf out.gguf Q4_K_M --imatrix in.gguf", 3, "*.in_sum2"},
            {"in.gguf out.gguf Q8_0 0", 2, "THREADS"},
            {"in.gguf out.gguf Q8_0 x", 2, "THREADS"},
            {"in.gguf out.gguf Q8_0 --tensor-type attn_q", 2, "REGEX=TYPE"},

@@ -139,11 +139,16 @@ Spelling spell(const OptionTable& table, std::span<const char* const> args) {
 
 std::string nearest_hint(std::string_view typed, const std::vector<std::string>& words,
                          std::string_view before) {
+  const auto lower = [](std::string text) {
+    for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return text;
+  };
+  const std::string name = lower(std::string(typed));
   std::string nearest;
   std::size_t least = typed.size() <= 3 ? 2 : 3;  // a hint further away than this is noise
   for (const std::string& word : words) {
-    const bool prefix = typed.size() >= 3 && word.starts_with(typed);
-    const std::size_t distance = prefix ? 1 : edit_distance(typed, word);
+    const bool prefix = typed.size() >= 3 && lower(word).starts_with(name);
+    const std::size_t distance = prefix ? 1 : edit_distance(name, lower(word));
     if (distance >= least) continue;
     least = distance;
     nearest = word;

@@ -221,7 +221,8 @@ inline Error usage_error(std::string field, std::string message, std::string hin
                .hint = std::move(hint)};
 }
 
-/// "did you mean WORD?" with the word that is nearest to what was typed; empty where none is near.
+/// "did you mean WORD?" with the word that is nearest to what was typed, whatever its case; empty
+/// where none is near.
 std::string nearest_hint(std::string_view typed, const std::vector<std::string>& words,
                          std::string_view before = "");
 
@@ -230,6 +231,7 @@ std::vector<std::string> split_at_commas(std::string_view text);
 
 /// Strict decimal numbers: the whole text, no spaces, no sign but '-'. Nothing on overflow.
 std::optional<std::int64_t> parse_integer(std::string_view text);
+
 /// Also "nan" and "inf", which every range test then refuses.
 std::optional<double> parse_real(std::string_view text);
 

@@ -60,6 +60,10 @@ OptionTable make_check_table(CheckArguments& a) {
   table.file("dump", "OUT.npz", &a.dump,
              "write a dump of this engine's activations, for --prompt or (with --layer-diff) for "
              "the tokens of the reference");
+  table.file("imatrix", "OUT.gguf", &a.imatrix,
+             "write the importance matrix of the text of --text, for llmquant --imatrix: sums of "
+             "the squares of what goes into every matrix product");
+  table.file("text", "FILE", &a.text, "text for --imatrix, like what the model is used for");
   table.file("ppl", "FILE", &a.ppl,
              "print the perplexity of the text in FILE; every token is scored once");
   table.file("kld", "REF", &a.kld,
@@ -111,7 +115,7 @@ OptionTable make_check_table(CheckArguments& a) {
   table.flag("verify-quantized", &a.verify_quantized,
              "also accept a reference that was made from a different quantization of the model; "
              "results are then compared with a tolerance");
-  table.group("Options for --ppl and --kld");
+  table.group("Options for --ppl, --kld and --imatrix");
   table.file("against", "REF.gguf", &a.against,
              "with --ppl: compare MODEL and each --also model with REF.gguf; print the difference "
              "of the perplexities, its standard error (from the differences at each token) and "
@@ -121,7 +125,7 @@ OptionTable make_check_table(CheckArguments& a) {
   table
       .integer("ppl-window", "N", &a.ppl_window, 0, 1 << 20,
                "window size in tokens; each window starts with BOS if the model requires it")
-      .shown_default("the context size of the model; 32 with --ppl-sample");
+      .shown_default("the context size of the model; 32 with --ppl-sample; 512 with --imatrix");
   table
       .integer("ppl-sample", "N", &a.ppl_sample, 0, 1 << 20,
                "score N random windows instead of the whole text")
@@ -139,7 +143,8 @@ OptionTable make_check_table(CheckArguments& a) {
   table.choice(
       "kv", "TYPE", &a.kv,
       {{"auto", std::nullopt}, {"f16", KvType::kF16}, {"f32", KvType::kF32}, {"q8", KvType::kQ8}},
-      "type of the KV cache for --ppl, --kld, --dump, --layer-diff and --stages; auto: f16 if the "
+      "type of the KV cache for --ppl, --kld, --imatrix, --dump, --layer-diff and --stages; auto: "
+      "f16 if the "
       "activations are int8, f32 if they are f32. With --layer-diff and --stages, the run with f32 "
       "activations always has an f32 KV cache");
   table.file("tol", "FILE", &a.limits,
@@ -162,6 +167,8 @@ OptionTable make_check_table(CheckArguments& a) {
   table.example("llmcheck model.gguf", "check the SIMD code on this CPU and file");
   table.example("llmcheck model.gguf --layer-diff ref.npz --report diff.html",
                 "compare every activation with a reference");
+  table.example("llmcheck model-f16.gguf --imatrix m.imatrix.gguf --text text.txt",
+                "find out which columns of the weights matter, for llmquant --imatrix");
   table.example("llmcheck model.gguf --judge http://localhost:8080",
                 "check the server of another engine that runs the same file");
   table.example("llmcheck --replay receipt.json",
@@ -196,8 +203,8 @@ Status check_arguments(const CheckArguments& a) {
   const bool scores = !a.ppl.empty() || !a.kld.empty() || !a.quality.empty();
   const bool finds_model = !a.layer_diff.empty() || !a.stages.empty() || !a.verify.empty() ||
                            !a.replay.empty() || !a.audit.empty();
-  const bool needs_model =
-      a.self || !a.equivalence.empty() || !a.judge.empty() || !a.tokenizer.empty() || scores;
+  const bool needs_model = a.self || !a.equivalence.empty() || !a.judge.empty() ||
+                           !a.tokenizer.empty() || !a.imatrix.empty() || scores;
   if (a.verify.empty() && (a.verify_quick || a.verify_quantized))
     return usage_error("--verify",
                        "found none, need a reference for --verify-quick, --verify-quantized");
@@ -224,6 +231,8 @@ Status check_arguments(const CheckArguments& a) {
     return usage_error("--update-equivalence", "found without --equivalence, need a file");
   if (a.ppl.empty() && (!a.against.empty() || !a.also.empty()))
     return usage_error("--ppl", "found none, need a text for --against and --also");
+  if (a.imatrix.empty() != a.text.empty())
+    return usage_error("--imatrix", "need it together with --text");
   if (a.ppl_documents && a.ppl_sample > 0)
     return usage_error("--ppl-documents", "found with --ppl-sample, need one of the two");
   if (a.ppl.empty() && !a.kld.empty() && !a.kld.ends_with(".npz"))
@@ -231,10 +240,10 @@ Status check_arguments(const CheckArguments& a) {
   const bool has_log_alone = !a.receipt_log.empty() && a.dump.empty();
   if (a.model.empty() && (needs_model || (!finds_model && !has_log_alone)))
     return usage_error("MODEL", "found no model, need a GGUF file");
-  if (a.kv && a.ppl.empty() && a.kld.empty() && a.dump.empty() && a.layer_diff.empty() &&
-      a.stages.empty())
-    return usage_error("--kv",
-                       "found none of --ppl, --kld, --dump, --layer-diff, --stages, need one");
+  if (a.kv && a.ppl.empty() && a.kld.empty() && a.imatrix.empty() && a.dump.empty() &&
+      a.layer_diff.empty() && a.stages.empty())
+    return usage_error(
+        "--kv", "found none of --ppl, --kld, --imatrix, --dump, --layer-diff, --stages, need one");
   for (const auto& path : a.reports) LLM_RETURN_IF_ERROR(check_report_path(path));
   return Ok{};
 }

@@ -24,6 +24,8 @@ struct CheckArguments {
   std::string layer_diff;  ///< reference NPZ
   std::string stages;      ///< reference NPZ
   std::string dump;        ///< NPZ to write
+  std::string imatrix;     ///< importance matrix to write
+  std::string text;        ///< of the importance matrix
   bool self = false;
   bool fail_fast = false;
   std::string verify;               ///< reference JSON

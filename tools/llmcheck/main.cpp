@@ -51,6 +51,7 @@ class Check {
     if (!a_.audit.empty()) LLM_RETURN_IF_ERROR(run_audit(run_, *receipts_.front().receipt));
     if (!a_.judge.empty()) LLM_RETURN_IF_ERROR(run_judge(run_));
     LLM_RETURN_IF_ERROR(run_quality_checks(run_));
+    if (!a_.imatrix.empty()) LLM_RETURN_IF_ERROR(run_imatrix(run_));
     FirstError error;
     if (!a_.dump.empty()) error.add(dump());
     run_.bar.clear();
@@ -111,15 +112,15 @@ class Check {
     const bool other = reference_ || stages_ || !a_.equivalence.empty() || verify_reference_ ||
                        !receipts_.empty() || !a_.receipt_log.empty() || !a_.judge.empty() ||
                        !a_.tokenizer.empty() || !a_.dump.empty() || !a_.ppl.empty() ||
-                       !a_.kld.empty() || !a_.quality.empty();
+                       !a_.kld.empty() || !a_.quality.empty() || !a_.imatrix.empty();
     return a_.self || !other;
   }
 
   /// What is written after minutes of work can be written.
   Status check_outputs() const {
-    std::vector<std::string> read = {a_.model,     a_.layer_diff, a_.stages,  a_.verify,
-                                     a_.tokenizer, a_.audit,      a_.opening, a_.ppl,
-                                     a_.kld,       a_.quality,    a_.against, a_.limits};
+    std::vector<std::string> read = {a_.model,   a_.layer_diff, a_.stages, a_.verify, a_.tokenizer,
+                                     a_.audit,   a_.opening,    a_.ppl,    a_.kld,    a_.quality,
+                                     a_.against, a_.limits,     a_.text};
     read.insert(read.end(), a_.also.begin(), a_.also.end());
     read.insert(read.end(), a_.replay.begin(), a_.replay.end());
     if (a_.update_equivalence.empty()) read.push_back(a_.equivalence);
@@ -128,7 +129,8 @@ class Check {
     for (const auto& [option, path] :
          {std::pair("--commit", a_.commit), std::pair("--make-opening", a_.make_opening),
           std::pair("--equivalence", a_.update_equivalence.empty() ? "" : a_.equivalence),
-          std::pair("--baseline", figures), std::pair("--dump", a_.dump)})
+          std::pair("--baseline", figures), std::pair("--dump", a_.dump),
+          std::pair("--imatrix", a_.imatrix)})
       if (!path.empty()) LLM_RETURN_IF_ERROR(check_output(option, path, read));
     return Ok{};
   }

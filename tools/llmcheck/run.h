@@ -126,6 +126,9 @@ Status run_receipt_log(CheckRun& run);
 /// --tokenizer, by check_tokens().
 Status run_tokenizer(CheckRun& run);
 
+/// --imatrix: the importance matrix of --text, by importance_of_text().
+Status run_imatrix(CheckRun& run);
+
 /// The parts that score texts: --ppl, --kld and --quality, as asked.
 Status run_quality_checks(CheckRun& run);
 

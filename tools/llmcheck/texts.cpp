@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <span>
@@ -13,6 +14,7 @@
 #include "tools/llmcheck/run.h"
 #include "tools/llmtok/special.h"
 #include "validate/outputs/equivalence/equivalence.h"
+#include "validate/outputs/importance/importance.h"
 #include "validate/outputs/verify/run.h"
 #include "validate/outputs/verify/verdict.h"
 
@@ -87,6 +89,30 @@ Status run_verify_check(CheckRun& run, const VerifyReference& reference) {
       [&](TokenId id) { return llm::quoted(model->tokenizer().piece_text(id, true)); }));
   run.report.figures.push_back(verify_errors_table(outcome));
   run.add(verify_checks(outcome));
+  return Ok{};
+}
+
+Status run_imatrix(CheckRun& run) {
+  constexpr std::size_t kWindow = 512;  // that of llama-imatrix
+  const CheckArguments& a = run.a;
+  const auto compute = a.compute == CheckCompute::kF32 ? Compute::kF32 : Compute::kInt8;
+  LLM_TRY(const ModelPointer model, run.load(compute));
+  LLM_TRY(const std::string text, read_text_file(a.text, Tokenizer::kMaxTextBytes));
+  const std::size_t window =
+      a.ppl_window > 0 ? a.ppl_window : std::min<std::size_t>(kWindow, model->config().context);
+  const ExecutorOptions options{.context = window, .kv = a.cache_for(compute)};
+  LLM_TRY(const ImportanceMatrix matrix,
+          run.ended(importance_of_text(model, text, a.text, window, options, std::ref(run.bar)),
+                    a.text));
+  LLM_TRY(const auto bytes, matrix.gguf_bytes());
+  LLM_RETURN_IF_ERROR(write_file_atomically(a.imatrix, bytes));
+  run.report.figures.push_back({.title = fmt::format("Importance matrix {}", a.imatrix),
+                                .name = "importance",
+                                .columns = {"text", "matrices", "windows", "tokens in each"},
+                                .rows = {{{a.text},
+                                          Figure::count(matrix.entries.size()),
+                                          Figure::count(matrix.n_chunks),
+                                          Figure::count(matrix.chunk_tokens)}}});
   return Ok{};
 }
 

@@ -51,38 +51,34 @@ std::span<Byte> tile_bytes(WeightType type, std::span<Byte> chunk, TileRange til
 /// Converts one tile. `weights` and `back` are scratch of its size.
 TileResult convert_tile(const Layout& layout, std::span<const std::byte> source,
                         std::span<std::byte> target, std::span<float> weights,
-                        std::span<float> back) {
+                        std::span<const float> importance, std::span<float> back) {
   TileResult result;
   contract::dequantize_row(layout.from, source, weights);
   result.finite_source =
       !first_nonfinite_block(WeightType::kF32, std::as_bytes(weights)).has_value();
   if (!result.finite_source) return result;
-  quantize_row(layout.to, weights, target);
+  result.error = quantize_and_compare(layout.to, weights, importance, target, back);
   result.finite_target = !first_nonfinite_block(layout.to, target).has_value();
-  contract::dequantize_row(layout.to, target, back);
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    const double w = static_cast<double>(weights[i]);
-    const double difference = static_cast<double>(back[i]) - w;
-    result.error.squares += difference * difference;
-    result.error.power += w * w;
-    result.error.largest = std::max(result.error.largest, std::abs(difference));
-  }
   return result;
 }
 
 /// The tiles of a chunk of `n_weights`, spread over threads by a shared counter: which thread takes
 /// a tile does not change what is computed of it.
-void convert_chunk(const Layout& layout, std::size_t n_weights, std::span<const std::byte> source,
+void convert_chunk(const TensorPlan& plan, const Layout& layout, std::size_t first,
+                   std::size_t n_weights, std::span<const std::byte> source,
                    std::span<std::byte> target, std::span<TileResult> results, int n_threads) {
   std::atomic<std::size_t> next{0};
   run_parallel(n_threads, [&](Worker) {
     std::vector<float> weights(std::min(kTile, n_weights));
     std::vector<float> back(weights.size());
+    std::vector<float> importance(plan.importance.empty() ? 0 : weights.size());
     for (std::size_t t = next++; t < results.size(); t = next++) {
       const TileRange tile = tile_range(t, n_weights);
-      results[t] = convert_tile(layout, tile_bytes(layout.from, source, tile),
-                                tile_bytes(layout.to, target, tile),
-                                std::span(weights).first(tile.n), std::span(back).first(tile.n));
+      const auto of_tile = std::span(importance).first(std::min(importance.size(), tile.n));
+      plan.copy_importance(first + tile.begin, of_tile);
+      results[t] = convert_tile(
+          layout, tile_bytes(layout.from, source, tile), tile_bytes(layout.to, target, tile),
+          std::span(weights).first(tile.n), of_tile, std::span(back).first(tile.n));
     }
   });
 }
@@ -125,6 +121,34 @@ Result<ConversionError> copy_tensor(std::span<const std::byte> source, const Con
 
 }  // namespace
 
+void ConversionError::add(const ConversionError& other) {
+  squares += other.squares;
+  power += other.power;
+  weighted_squares += other.weighted_squares;
+  weighted_power += other.weighted_power;
+  largest = std::max(largest, other.largest);
+}
+
+ConversionError quantize_and_compare(WeightType type, std::span<const float> weights,
+                                     std::span<const float> importance, std::span<std::byte> target,
+                                     std::span<float> back) {
+  quantize_row(type, weights, target, importance);
+  contract::dequantize_row(type, target, back);
+  ConversionError error;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const double w = static_cast<double>(weights[i]);
+    const double difference = static_cast<double>(back[i]) - w;
+    error.squares += difference * difference;
+    error.power += w * w;
+    error.largest = std::max(error.largest, std::abs(difference));
+    if (importance.empty()) continue;
+    const double count = static_cast<double>(importance[i]);
+    error.weighted_squares += count * difference * difference;
+    error.weighted_power += count * w * w;
+  }
+  return error;
+}
+
 Result<ConversionError> convert_tensor(const TensorPlan& plan, std::span<const std::byte> source,
                                        int n_threads, const ConvertHooks& hooks) {
   if (plan.target == plan.tensor->type) return copy_tensor(source, hooks);
@@ -140,7 +164,7 @@ Result<ConversionError> convert_tensor(const TensorPlan& plan, std::span<const s
     const auto used = source.subspan(row_bytes(layout.from, first), row_bytes(layout.from, n));
     const auto made = std::span(target).first(row_bytes(layout.to, n));
     const auto tiles = std::span(results).first((n + kTile - 1) / kTile);
-    convert_chunk(layout, n, used, made, tiles, n_threads);
+    convert_chunk(plan, layout, first, n, used, made, tiles, n_threads);
     for (std::size_t t = 0; t < tiles.size(); ++t) {
       const TileResult& result = tiles[t];
       if (!result.finite_source || !result.finite_target) {
@@ -149,9 +173,7 @@ Result<ConversionError> convert_tensor(const TensorPlan& plan, std::span<const s
                         tile_bytes(layout.to, std::span<const std::byte>(made), tile),
                         first + tile.begin, result);
       }
-      total.squares += result.error.squares;
-      total.power += result.error.power;
-      total.largest = std::max(total.largest, result.error.largest);
+      total.add(result.error);
     }
     LLM_RETURN_IF_ERROR(hooks.sink(made));
     hooks.done(used);

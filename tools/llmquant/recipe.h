@@ -23,15 +23,20 @@ std::span<const Recipe> all_recipes();
 /// The recipe called `name` (case-insensitive), or nullptr. Q3_K, Q4_K and Q5_K mean their _M.
 const Recipe* find_recipe(std::string_view name);
 
-/// What to say of a TYPE or a weight type called `name` that cannot be made: where it is one that
-/// is read, why.
-std::string refusal_of_type(std::string_view name);
+/// Whether a matrix becomes much worse in `type` without importances (docs/quantization.md). The
+/// types are those for which llama-quantize demands them.
+bool requires_importance(WeightType type, std::string_view tensor);
+/// Embeddings, which nothing is multiplied with, and the output matrix, which llama-imatrix leaves
+/// out unless it is told to.
+bool may_lack_importance(std::string_view tensor);
 
 /// What the mixes depend on.
 struct ModelShape {
   std::uint64_t n_layers = 0;
   std::uint64_t heads_per_kv_head = 1;
   bool tied_output = false;  ///< no output.weight: token_embd.weight is the output matrix too
+  std::uint64_t n_experts = 0;
+  bool has_importance = false;  ///< --imatrix
 };
 /// Reads it from metadata and tensor names. Absent keys give the defaults above.
 ModelShape model_shape(const GgufFile& gguf);

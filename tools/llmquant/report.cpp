@@ -13,9 +13,13 @@ std::string dims_of(const GgufTensor& tensor) {
 
 double mebibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
-std::string error_columns(const TensorPlan& item, const ConversionError& error) {
-  if (item.target == item.tensor->type) return fmt::format("  {:>10}  {:>10}", "-", "-");
-  return fmt::format("  {:>10.3e}  {:>10.3e}", error.nmse(), error.largest);
+std::string error_columns(const TensorPlan& item, const ConversionError& error, bool weighted) {
+  if (item.target == item.tensor->type)
+    return fmt::format("  {:>10}  {:>10}{}", "-", "-", weighted ? "           -" : "");
+  const std::string noise = item.importance.empty() ? fmt::format("  {:>10}", "-")
+                                                    : fmt::format("  {:>10.3e}", error.noise());
+  return fmt::format("  {:>10.3e}  {:>10.3e}{}", error.nmse(), error.largest,
+                     weighted ? noise : "");
 }
 
 struct Totals {
@@ -33,9 +37,7 @@ Totals totals_of(std::span<const TensorPlan> plan, std::span<const ConversionErr
     totals.bytes += item.bytes;
   }
   for (const ConversionError& error : errors) {
-    totals.error.squares += error.squares;
-    totals.error.power += error.power;
-    totals.error.largest = std::max(totals.error.largest, error.largest);
+    totals.error.add(error);
   }
   return totals;
 }
@@ -47,19 +49,22 @@ std::string report_table(std::span<const TensorPlan> plan,
   std::size_t name_width = 6;
   std::size_t dims_width = 4;
   for (const TensorPlan& item : plan) {
-    name_width = std::max(name_width, item.tensor->name.size());
+    name_width = std::max(name_width, item.name.size());
     dims_width = std::max(dims_width, dims_of(*item.tensor).size());
   }
-  std::string text = fmt::format("{:<{}}  {:>{}}  {:>4}    {:<4}  {:>9}{}\n", "tensor", name_width,
+  const bool weighted =
+      std::ranges::any_of(plan, [](const auto& item) { return !item.importance.empty(); });
+  std::string text = fmt::format("{:<{}}  {:>{}}  {:>4}    {:<7}  {:>9}{}\n", "tensor", name_width,
                                  "dims", dims_width, "from", "to", "MiB",
-                                 errors.empty() ? "" : "        NMSE   max error");
+                                 errors.empty() ? ""
+                                 : weighted     ? "        NMSE   max error       noise"
+                                                : "        NMSE   max error");
   for (std::size_t i = 0; i < plan.size(); ++i) {
     const TensorPlan& item = plan[i];
-    text +=
-        fmt::format("{:<{}}  {:>{}}  {:>4} -> {:<4}  {:>9.3f}{}\n", item.tensor->name, name_width,
-                    dims_of(*item.tensor), dims_width, block_traits(item.tensor->type).name,
-                    block_traits(item.target).name, mebibytes(item.bytes),
-                    errors.empty() ? "" : error_columns(item, errors[i]));
+    text += fmt::format("{:<{}}  {:>{}}  {:>4} -> {:<7}  {:>9.3f}{}\n", item.name, name_width,
+                        dims_of(*item.tensor), dims_width, block_traits(item.tensor->type).name,
+                        block_traits(item.target).name, mebibytes(item.bytes),
+                        errors.empty() ? "" : error_columns(item, errors[i], weighted));
   }
   const Totals totals = totals_of(plan, errors);
   const double bits = totals.weights == 0 ? 0.0

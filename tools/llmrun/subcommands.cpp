@@ -34,7 +34,8 @@ std::vector<std::string> model_words(const std::string& name) {
   return {"-hf", name};
 }
 
-/// What llmrun takes in place of `llmrun run MODEL [PROMPT]`: a chat on a terminal, else one answer.
+/// What llmrun takes in place of `llmrun run MODEL [PROMPT]`: a chat on a terminal, else one
+/// answer.
 std::vector<std::string> words_of_run(const std::vector<std::string>& words) {
   std::vector<std::string> made = {"llmrun"};
   bool has_prompt = false;

@@ -13,7 +13,7 @@
 ///   w ~ a q - o,   a = d * scale,   o = dmin * min,   q in [0, kMaxCode]
 ///
 /// with integer scale and min in [0, kMaxScale] and f16 d and dmin shared by all. The sum of
-/// squared errors is made small in three steps:
+/// squared errors, each times its weight w, is made small in three steps:
 ///
 /// 1. Per sub-block, for real a and o: from each start of a grid of ranges, round the codes, then
 ///    solve the 2 x 2 least-squares problem for (a, o) that those codes pose; o < 0 cannot be
@@ -25,6 +25,8 @@
 ///    moves along da * mean(q), so min candidates lie around that line.
 /// 3. With all integers fixed, d and dmin solve a 2 x 2 least-squares problem over the whole
 ///    super-block. Back to 2 with the solution rounded to f16, as long as the error falls.
+///
+/// Blocks of their own (Q4_1, Q5_1) have f16 a and o of either sign and need step 1 only.
 
 namespace llm {
 
@@ -38,20 +40,43 @@ struct AffineBlock {
   std::uint8_t codes[256];  ///< in the order of the weights
 };
 
-/// Sums over the codes of each sub-block.
-struct CodeSums {
-  F32Lanes q{};   ///< sum q, exact
-  F32Lanes qq{};  ///< sum q q, exact
-  F32Lanes xq{};  ///< sum x q
+/// What is found of eight blocks of 32: of each an f16 scale, what is added, and codes.
+struct AffineBlocks {
+  std::uint16_t d[kLanes];
+  std::uint16_t m[kLanes];
+  std::uint8_t codes[256];
 };
 
-template <std::size_t kGroups, std::size_t kSize, int kMaxCode, int kMaxScale>
+/// Weighted sums over the codes of each sub-block; without weights the first two are exact.
+struct CodeSums {
+  F32Lanes q{};   ///< sum w q
+  F32Lanes qq{};  ///< sum w q q
+  F32Lanes xq{};  ///< sum w x q
+};
+
+/// @tparam kMaxScale  0: eight blocks of their own
+template <std::size_t kGroups, std::size_t kSize, int kMaxCode, int kMaxScale, bool kWeighted>
 class AffineSearch {
  public:
   static constexpr std::size_t kSubBlocks = kGroups * kLanes;
 
-  LLM_LANES_INLINE void run(const float* weights, AffineBlock<kSubBlocks>& out) {
-    blocks_.load(weights);
+  LLM_LANES_INLINE void run(const float* weights, const float* error_weights, AffineBlocks& out) {
+    blocks_.load(weights, error_weights);
+    fit_real(0);
+    F32Lanes a;
+    F32Lanes o;
+    for (std::size_t l = 0; l < kLanes; ++l) {
+      out.d[l] = f32_to_f16(a_[0][l]);
+      out.m[l] = f32_to_f16(-o_[0][l]);
+      a[l] = f16_to_f32(out.d[l]);
+      o[l] = -f16_to_f32(out.m[l]);
+    }
+    store_codes(0, a, o, out.codes);
+  }
+
+  LLM_LANES_INLINE void run(const float* weights, const float* error_weights,
+                            AffineBlock<kSubBlocks>& out) {
+    blocks_.load(weights, error_weights);
     for (std::size_t g = 0; g < kGroups; ++g) fit_real(g);
     float d = to_f16(largest_lane(a_) / kMaxScale);
     float dmin = to_f16(largest_lane(o_) / kMaxScale);
@@ -73,9 +98,9 @@ class AffineSearch {
  private:
   static constexpr float kHigh = static_cast<float>(kMaxCode);
   static constexpr float kHighScale = static_cast<float>(kMaxScale);
-  static constexpr float kSizeF = static_cast<float>(kSize);
+  static constexpr bool kFreeOffset = kMaxScale == 0;
   static constexpr int kRounds = 3;
-  static constexpr int kRefinements = 2;
+  static constexpr int kRefinements = kWeighted ? 4 : 2;
   static constexpr int kScaleReach = 2;  // integers tried on either side
   static constexpr int kMinReach = 1;
 
@@ -101,30 +126,33 @@ class AffineSearch {
     for (std::size_t i = 0; i < kSize; ++i) {
       const F32Lanes& x = blocks_.x[g][i];
       const F32Lanes q = round_within(x * inverse + shift, 0.0f, kHigh);
-      sums.q += q;
-      sums.qq += q * q;
-      sums.xq += x * q;
+      const F32Lanes wq = blocks_.w(g, i) * q;
+      sums.q += wq;
+      sums.qq += wq * q;
+      sums.xq += x * wq;
     }
     return sums;
   }
 
-  /// Squared error of a q - o given the sums of the codes, constant sum of x x left out.
+  /// Squared error of a q - o given the sums of the codes, constant sum of w x x left out.
   LLM_LANES_INLINE F32Lanes error_of(std::size_t g, const CodeSums& sums, const F32Lanes& a,
                                      const F32Lanes& o) const {
-    return a * (a * sums.qq - 2.0f * sums.xq - 2.0f * o * sums.q) + o * (kSizeF * o + 2.0f * x_[g]);
+    return a * (a * sums.qq - 2.0f * sums.xq - 2.0f * o * sums.q) + o * (w_[g] * o + 2.0f * x_[g]);
   }
 
   /// Rounds the codes for one start, solves for (a, o), keeps them where the error is lower.
   LLM_LANES_INLINE void consider(std::size_t g, const F32Lanes& inverse, const F32Lanes& shift,
                                  F32Lanes& best) {
     const CodeSums sums = sum_codes(g, inverse, shift);
-    const F32Lanes determinant = kSizeF * sums.qq - sums.q * sums.q;
-    F32Lanes a = divide_or_zero(kSizeF * sums.xq - x_[g] * sums.q, determinant);
+    const F32Lanes determinant = w_[g] * sums.qq - sums.q * sums.q;
+    F32Lanes a = divide_or_zero(w_[g] * sums.xq - x_[g] * sums.q, determinant);
     F32Lanes o =
-        determinant > 0.0f ? (sums.q * sums.xq - sums.qq * x_[g]) / determinant : x_[g] / -kSizeF;
-    const F32Lanes without_min = divide_or_zero(sums.xq, sums.qq);
-    a = o < 0.0f ? without_min : a;
-    o = larger(o, F32Lanes{});
+        determinant > 0.0f ? (sums.q * sums.xq - sums.qq * x_[g]) / determinant : x_[g] / -w_[g];
+    if constexpr (!kFreeOffset) {
+      const F32Lanes without_min = divide_or_zero(sums.xq, sums.qq);
+      a = o < 0.0f ? without_min : a;
+      o = larger(o, F32Lanes{});
+    }
     a = larger(a, F32Lanes{});
     const F32Lanes error = error_of(g, sums, a, o);
     a_[g] = error < best ? a : a_[g];
@@ -136,26 +164,35 @@ class AffineSearch {
   LLM_LANES_INLINE void fit_real(std::size_t g) {
     F32Lanes low = blocks_.x[g][0];
     F32Lanes high = blocks_.x[g][0];
+    F32Lanes count{};
     F32Lanes sum{};
     F32Lanes squares{};
     for (std::size_t i = 0; i < kSize; ++i) {
-      low = smaller(low, blocks_.x[g][i]);
-      high = larger(high, blocks_.x[g][i]);
-      sum += blocks_.x[g][i];
-      squares += blocks_.x[g][i] * blocks_.x[g][i];
+      const F32Lanes& x = blocks_.x[g][i];
+      const F32Lanes w = blocks_.w(g, i);
+      low = smaller(low, x);
+      high = larger(high, x);
+      count += w;
+      sum += w * x;
+      squares += w * (x * x);
     }
+    w_[g] = count;
     x_[g] = sum;
     xx_[g] = squares;
-    low = smaller(low, F32Lanes{});
+    if constexpr (!kFreeOffset) low = smaller(low, F32Lanes{});
     const F32Lanes unit = divide_or_zero(splat(1.0f), high - low);
     a_[g] = F32Lanes{};
     o_[g] = F32Lanes{};
     F32Lanes best = splat(std::numeric_limits<float>::infinity());
-    for (const float clip : {-0.3f, 0.3f, 0.9f, 1.5f}) {
+    const auto start = [&](float clip, float share) {
       const F32Lanes inverse = (kHigh + clip) * unit;
-      for (const float share : {0.0f, 0.5f, 1.0f}) {
-        consider(g, inverse, -low * inverse - clip * share, best);
-      }
+      consider(g, inverse, -low * inverse - clip * share, best);
+    };
+    for (const float clip : {-0.3f, 0.3f, 0.9f, 1.5f})
+      for (const float share : {0.0f, 0.5f, 1.0f}) start(clip, share);
+    if constexpr (kWeighted) {  // weights that count little may be clipped further
+      for (const float clip : {0.6f, 1.2f, 2.2f, 3.2f, 5.0f})
+        for (const float share : {0.0f, 0.25f, 0.5f, 0.75f, 1.0f}) start(clip, share);
     }
     for (int i = 0; i < kRefinements; ++i) {
       const F32Lanes inverse = divide_or_zero(splat(1.0f), a_[g]);
@@ -163,8 +200,8 @@ class AffineSearch {
     }
   }
 
-  /// Squared error with codes rounded for (a, o): a a sum (t - q)^2 with t = (x + o) / a. Where a
-  /// is 0 every code is 0 and the error that of o alone. The constant sum of x x is included.
+  /// Squared error with codes rounded for (a, o): a a sum w (t - q)^2 with t = (x + o) / a. Where
+  /// a is 0 every code is 0 and the error that of o alone. The constant sum of w x x is included.
   LLM_LANES_INLINE F32Lanes rounded_error(std::size_t g, const F32Lanes& a,
                                           const F32Lanes& o) const {
     const F32Lanes inverse = divide_or_zero(splat(1.0f), a);
@@ -173,9 +210,9 @@ class AffineSearch {
     for (std::size_t i = 0; i < kSize; ++i) {
       const F32Lanes t = blocks_.x[g][i] * inverse + shift;
       const F32Lanes r = t - round_within(t, 0.0f, kHigh);
-      sum += r * r;
+      sum += blocks_.w(g, i) * (r * r);
     }
-    return a > 0.0f ? a * a * sum : xx_[g] + o * (kSizeF * o + 2.0f * x_[g]);
+    return a > 0.0f ? a * a * sum : xx_[g] + o * (w_[g] * o + 2.0f * x_[g]);
   }
 
   /// Step 2 for given d and dmin. Returns the error of the whole super-block.
@@ -183,8 +220,8 @@ class AffineSearch {
     double total = 0.0;
     for (std::size_t g = 0; g < kGroups; ++g) {
       const F32Lanes inverse = divide_or_zero(splat(1.0f), a_[g]);
-      const F32Lanes mean_code = sum_codes(g, inverse, o_[g] * inverse).q / kSizeF;
-      const F32Lanes mean = x_[g] / kSizeF;
+      const F32Lanes mean_code = sum_codes(g, inverse, o_[g] * inverse).q / w_[g];
+      const F32Lanes mean = x_[g] / w_[g];
       const float inverse_d = d > 0.0f ? 1.0f / d : 0.0f;
       const float inverse_dmin = dmin > 0.0f ? 1.0f / dmin : 0.0f;
       const F32Lanes nearest = round_within(a_[g] * inverse_d, 0.0f, kHighScale);
@@ -222,7 +259,7 @@ class AffineSearch {
         const double m = static_cast<double>(min_[g][l]);
         aa += s * s * static_cast<double>(sums.qq[l]);
         ab += s * m * static_cast<double>(sums.q[l]);
-        bb += m * m * static_cast<double>(kSize);
+        bb += m * m * static_cast<double>(w_[g][l]);
         xa += s * static_cast<double>(sums.xq[l]);
         xb += m * static_cast<double>(x_[g][l]);
       }
@@ -258,20 +295,25 @@ class AffineSearch {
         a[l] = d * static_cast<float>(out.scale[g * kLanes + l]);
         o[l] = dmin * static_cast<float>(out.min[g * kLanes + l]);
       }
-      const F32Lanes inverse = divide_or_zero(splat(1.0f), a);
-      const F32Lanes shift = o * inverse;
-      for (std::size_t i = 0; i < kSize; ++i) {
-        const F32Lanes q = round_within(blocks_.x[g][i] * inverse + shift, 0.0f, kHigh);
-        for (std::size_t l = 0; l < kLanes; ++l) {
-          out.codes[(g * kLanes + l) * kSize + i] = static_cast<std::uint8_t>(q[l]);
-        }
+      store_codes(g, a, o, out.codes);
+    }
+  }
+  LLM_LANES_INLINE void store_codes(std::size_t g, const F32Lanes& a, const F32Lanes& o,
+                                    std::uint8_t (&codes)[256]) const {
+    const F32Lanes inverse = divide_or_zero(splat(1.0f), a);
+    const F32Lanes shift = o * inverse;
+    for (std::size_t i = 0; i < kSize; ++i) {
+      const F32Lanes q = round_within(blocks_.x[g][i] * inverse + shift, 0.0f, kHigh);
+      for (std::size_t l = 0; l < kLanes; ++l) {
+        codes[(g * kLanes + l) * kSize + i] = static_cast<std::uint8_t>(q[l]);
       }
     }
   }
 
-  SubBlocks<kGroups, kSize> blocks_;
-  F32Lanes x_[kGroups];      // sum of x
-  F32Lanes xx_[kGroups];     // sum of x x
+  SubBlocks<kGroups, kSize, kWeighted> blocks_;
+  F32Lanes w_[kGroups];      // sum of w
+  F32Lanes x_[kGroups];      // sum of w x
+  F32Lanes xx_[kGroups];     // sum of w x x
   F32Lanes a_[kGroups];      // current real step
   F32Lanes o_[kGroups];      // current real offset
   F32Lanes scale_[kGroups];  // current integers

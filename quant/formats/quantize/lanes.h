@@ -33,19 +33,31 @@ LLM_LANES_INLINE F32Lanes divide_or_zero(const F32Lanes& a, const F32Lanes& b) {
   return b != 0.0f ? a / b : F32Lanes{};
 }
 
-/// One super-block, transposed: x[g][i] holds weight i of sub-blocks 8g .. 8g + 7.
-template <std::size_t kGroups, std::size_t kSize>
+/// One super-block, transposed: x[g][i] holds weight i of sub-blocks 8g .. 8g + 7, and w(g, i) what
+/// the squares of their errors count: what error_weights() makes of importances, or 1.
+template <std::size_t kGroups, std::size_t kSize, bool kWeighted>
 struct SubBlocks {
   F32Lanes x[kGroups][kSize];
+  F32Lanes error_weights[kWeighted ? kGroups : 1][kWeighted ? kSize : 1];
 
-  LLM_LANES_INLINE void load(const float* weights) {
+  LLM_LANES_INLINE void load(const float* weights, const float* of_errors) {
     for (std::size_t g = 0; g < kGroups; ++g) {
       for (std::size_t i = 0; i < kSize; ++i) {
-        const float* first = weights + g * kLanes * kSize + i;
-        x[g][i] = F32Lanes{first[0],         first[kSize],     first[2 * kSize], first[3 * kSize],
-                           first[4 * kSize], first[5 * kSize], first[6 * kSize], first[7 * kSize]};
+        const std::size_t first = g * kLanes * kSize + i;
+        x[g][i] = every_sub_block(weights + first);
+        if constexpr (kWeighted) error_weights[g][i] = every_sub_block(of_errors + first);
       }
     }
+  }
+  LLM_LANES_INLINE F32Lanes w(std::size_t g, std::size_t i) const {
+    if constexpr (kWeighted) return error_weights[g][i];
+    return splat(1.0f);
+  }
+
+ private:
+  LLM_LANES_INLINE static F32Lanes every_sub_block(const float* first) {
+    return F32Lanes{first[0],         first[kSize],     first[2 * kSize], first[3 * kSize],
+                    first[4 * kSize], first[5 * kSize], first[6 * kSize], first[7 * kSize]};
   }
 };
 

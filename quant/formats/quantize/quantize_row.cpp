@@ -1,5 +1,7 @@
 #include "quant/formats/quantize/quantize_row.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -7,18 +9,27 @@
 
 #include "base/check.h"
 #include "quant/formats/block_visit.h"
+#include "quant/formats/codes.h"
 #include "quant/formats/half.h"
-#include "quant/formats/quantize/iq4_nl.h"
-#include "quant/formats/quantize/k_quants.h"
+#include "quant/formats/quantize/codebook_search.h"
+#include "quant/formats/quantize/float4.h"
+#include "quant/formats/quantize/lane_search.h"
 #include "quant/formats/quantize/legacy_blocks.h"
-#include "quant/formats/quantize/mxfp4.h"
+#include "quant/formats/quantize/ternary.h"
 
 namespace llm {
 namespace {
 
-/// Above every weight a K-quant can hold (Q6_K: 65504 * 128 * 32), and so small that sums of
-/// squares stay finite.
-constexpr float kKQuantLimit = 1e9f;
+/// Weights that are quantized at once: whole blocks of every type.
+constexpr std::size_t kChunk = 256;
+
+/// Above every weight that searched types can hold (Q6_K: 65504 * 128 * 32), and so small that sums
+/// of squares stay finite.
+constexpr float kSearchLimit = 1e9f;
+
+/// No weight of an error is below this share of the largest, so that columns without importance
+/// keep their place where it costs the others nothing, and no sum of weights is 0.
+constexpr float kLeastWeight = 0x1p-20F;
 
 /// Whether every |x| <= limit; false for NaN.
 bool all_within(std::span<const float> x, float limit) {
@@ -27,70 +38,137 @@ bool all_within(std::span<const float> x, float limit) {
   return beyond == 0;
 }
 
-/// No search of ours finds codes of the others.
-template <typename Block>
-constexpr bool kIsTarget = !HasCodebook<Block> && Block::kType != WeightType::kTQ1_0 &&
-                           Block::kType != WeightType::kTQ2_0 &&
-                           Block::kType != WeightType::kNVFP4 && Block::kType != WeightType::kQ8_K;
+/// What the squared error of each weight x of a chunk counts:
+///
+///   importance * sqrt(mean of x x + x x), over the largest of these
+///
+/// The formula is that of ggml's quantizers (ggml-quants.c, MIT).
+void set_error_weights(const float (&x)[kChunk], std::span<const float> importance,
+                       float (&w)[kChunk]) {
+  float squares = 0;
+  for (const float value : x) squares += value * value;
+  const float mean = squares / static_cast<float>(importance.size());
+  float largest = 0;
+  for (std::size_t j = 0; j < kChunk; ++j) {
+    w[j] = j < importance.size() ? importance[j] * std::sqrt(mean + x[j] * x[j]) : 0;
+    largest = std::max(largest, w[j]);
+  }
+  for (float& weight : w) weight = largest > 0 ? std::max(weight / largest, kLeastWeight) : 1;
+}
 
-void make_infinite(std::uint16_t& f16) { f16 = 0x7C00; }
-void make_infinite(std::uint8_t& e8m0) { e8m0 = 0xFF; }
+template <typename Block>
+constexpr bool kIsTernary =
+    Block::kType == WeightType::kTQ1_0 || Block::kType == WeightType::kTQ2_0;
+template <typename Block>
+constexpr bool kIsFloat4 = Block::kType == WeightType::kMXFP4 || Block::kType == WeightType::kNVFP4;
+/// Q8_0, Q1_0, Q2_0: their rules have no search.
+template <typename Block>
+constexpr bool kHasRule = Block::kType == WeightType::kQ8_0 || Block::kType == WeightType::kQ1_0 ||
+                          Block::kType == WeightType::kQ2_0;
+/// Q4_0, Q4_1, Q5_0 and Q5_1, which have a rule for weights that all count the same.
+template <typename Block>
+constexpr bool kHasPlainRule =
+    kIsSearchedInLanes<Block>&& Block::kWeights == 32 && Block::kType != WeightType::kIQ4_NL;
 
 /// The block that says "these weights cannot be stored": infinite scale, everything else zero.
 template <typename Block>
 Block unstorable() {
   Block block;
   std::memset(&block, 0, sizeof(block));
-  make_infinite(block.d);
-  return block;
-}
-
-template <typename Block>
-Block quantized_block(std::span<const float> x) {
-  Block block;
-  if constexpr (Block::kWeights == 256) {
-    if (!all_within(x, kKQuantLimit)) return unstorable<Block>();
-    std::byte bytes[sizeof(Block)];
-    quantize_k_blocks(best_search_unit(), Block::kType, x, bytes);
-    std::memcpy(&block, bytes, sizeof(Block));
+  if constexpr (Block::kType == WeightType::kMXFP4) {
+    block.d = 0xFF;
+  } else if constexpr (Block::kType == WeightType::kNVFP4) {
+    std::fill_n(block.scales, 4, std::uint8_t{0x7F});
+  } else if constexpr (Block::kType == WeightType::kIQ1_M) {
+    contract::set_iq1_m_scale_bits(block, 0x7C00);
   } else {
-    if (!all_within(x, std::numeric_limits<float>::max())) return unstorable<Block>();
-    float weights[Block::kWeights];
-    std::memcpy(weights, x.data(), sizeof(weights));
-    quantize_block(weights, block);
+    block.d = 0x7C00;
   }
   return block;
 }
 
-template <>
-BlockF16 quantized_block(std::span<const float> x) {
-  return {{}, f32_to_f16(x[0])};
+/// A chunk; `w` has weights of errors, or is null where all count the same.
+template <typename Block>
+void quantize_chunk(const float (&x)[kChunk], const float* w,
+                    Block (&out)[kChunk / Block::kWeights]) {
+  constexpr std::size_t kWeights = Block::kWeights;
+  static const auto ones = [] {
+    std::array<float, kChunk> values;
+    values.fill(1);
+    return values;
+  }();
+  const float* weights = w != nullptr ? w : ones.data();
+  const bool plain = kHasPlainRule<Block> && w == nullptr;
+  if constexpr (HasCodebook<Block>) {
+    search_codebook(Block::kType, x, std::span<const float, kChunk>(weights, kChunk),
+                    std::as_writable_bytes(std::span(out)));
+  } else if constexpr (kIsSearchedInLanes<Block>) {
+    if (!plain)
+      search_blocks(best_search_unit(), Block::kType, x, {w, w != nullptr ? kChunk : 0},
+                    std::as_writable_bytes(std::span(out)));
+  }
+  for (std::size_t b = 0; b < kChunk / kWeights; ++b) {
+    const float* first = x + b * kWeights;
+    if constexpr (kIsTernary<Block>) {
+      float counts[kChunk];
+      std::copy_n(weights, kChunk, counts);
+      quantize_block(x, counts, out[b]);
+    } else if constexpr (kIsFloat4<Block>) {
+      quantize_block(first, weights + b * kWeights, out[b]);
+    } else if constexpr (kHasRule<Block> || kHasPlainRule<Block>) {
+      float block[kWeights];
+      std::copy_n(first, kWeights, block);
+      if (kHasRule<Block> || plain) quantize_block(block, out[b]);
+    }
+  }
 }
-template <>
-BlockBF16 quantized_block(std::span<const float> x) {
-  return {{}, f32_to_bf16(x[0])};
+
+template <typename Block>
+void quantize_blocks(std::span<const float> row, std::span<const float> importance,
+                     std::span<std::byte> out) {
+  constexpr std::size_t kWeights = Block::kWeights;
+  // Rules and floats of four bits hold all finite weights, or say so themselves.
+  const bool is_ruled =
+      kHasRule<Block> || kIsFloat4<Block> || (kHasPlainRule<Block> && importance.empty());
+  const float limit = is_ruled ? std::numeric_limits<float>::max() : kSearchLimit;
+  for (std::size_t first = 0; first < row.size(); first += kChunk) {
+    const auto part = row.subspan(first, std::min(kChunk, row.size() - first));
+    float x[kChunk] = {};
+    for (std::size_t j = 0; j < part.size(); j += kWeights)
+      if (all_within(part.subspan(j, kWeights), limit)) std::copy_n(&part[j], kWeights, x + j);
+    float w[kChunk];
+    if (!importance.empty()) set_error_weights(x, importance.subspan(first, part.size()), w);
+    Block blocks[kChunk / kWeights];
+    quantize_chunk(x, importance.empty() ? nullptr : w, blocks);
+    for (std::size_t b = 0; b < part.size() / kWeights; ++b)
+      if (!all_within(part.subspan(b * kWeights, kWeights), limit)) blocks[b] = unstorable<Block>();
+    std::memcpy(out.data() + first / kWeights * sizeof(Block), blocks,
+                part.size() / kWeights * sizeof(Block));
+  }
 }
-template <>
-BlockF32 quantized_block(std::span<const float> x) {
-  return {{}, x[0]};
-}
+
+void store(float x, BlockF32& out) { out = {{}, x}; }
+void store(float x, BlockF16& out) { out = {{}, f32_to_f16(x)}; }
+void store(float x, BlockBF16& out) { out = {{}, f32_to_bf16(x)}; }
 
 }  // namespace
 
-bool is_quantization_target(WeightType type) {
-  return visit_block_format(type, []<typename Block>() { return kIsTarget<Block>; });
-}
+bool is_quantization_target(WeightType type) { return type != WeightType::kQ8_K; }
 
-void quantize_row(WeightType type, std::span<const float> row, std::span<std::byte> out) {
+void quantize_row(WeightType type, std::span<const float> row, std::span<std::byte> out,
+                  std::span<const float> importance) {
   LLM_CHECK(is_quantization_target(type));
   LLM_CHECK(out.size() == row_bytes(type, row.size()));
+  LLM_CHECK(importance.empty() || importance.size() == row.size());
   visit_block_format(type, [&]<typename Block>() {
-    if constexpr (kIsTarget<Block>) {
-      for (std::size_t b = 0; b < row.size() / Block::kWeights; ++b) {
-        const auto block =
-            quantized_block<Block>(row.subspan(b * Block::kWeights, Block::kWeights));
-        std::memcpy(out.data() + b * sizeof(Block), &block, sizeof(Block));
+    if constexpr (Block::kWeights == 1) {
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        Block block;
+        store(row[i], block);
+        std::memcpy(out.data() + i * sizeof(Block), &block, sizeof(Block));
       }
+    } else if constexpr (Block::kType != WeightType::kQ8_K) {
+      quantize_blocks<Block>(row, importance, out);
     }
   });
 }

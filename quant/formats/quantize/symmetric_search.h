@@ -15,10 +15,10 @@
 ///   w ~ a q,   a = d * scale,   q a value of Grid,   scale in [-kHalfScale, kHalfScale - 1]
 ///
 /// with one f16 d. The steps are those of affine_search.h with one unknown instead of two: for
-/// fixed codes the best a is sum(x q) / sum(q q). Codes reach one further on the negative side, so
-/// starts are tried with the extreme weight on either side, and a takes its sign from that. Integer
-/// scales are tried within kScaleReach of the real one; Q6_K's are so fine that many are worth
-/// trying.
+/// fixed codes the best a is sum(w x q) / sum(w q q). Codes reach one further on the negative side,
+/// so starts are tried with the extreme weight on either side, and a takes its sign from that.
+/// Integer scales are tried within kScaleReach of the real one; Q6_K's are so fine that many are
+/// worth trying. Blocks of their own (Q4_0, Q5_0, IQ4_NL) have an f16 a and need step 1 only.
 
 namespace llm {
 
@@ -30,14 +30,33 @@ struct SymmetricBlock {
   std::int8_t codes[256];  ///< values of the grid, in the order of the weights
 };
 
-template <class Grid, std::size_t kGroups, int kHalfScale, int kScaleReach>
+/// What is found of eight blocks of 32: of each an f16 scale and codes.
+struct SymmetricBlocks {
+  std::uint16_t d[kLanes];
+  std::int8_t codes[256];
+};
+
+/// @tparam kHalfScale  0: eight blocks of their own
+template <class Grid, std::size_t kGroups, int kHalfScale, int kScaleReach, bool kWeighted>
 class SymmetricSearch {
  public:
   static constexpr std::size_t kSubBlocks = kGroups * kLanes;
   using Block = SymmetricBlock<kSubBlocks>;
 
-  LLM_LANES_INLINE void run(const float* weights, Block& out) {
-    blocks_.load(weights);
+  LLM_LANES_INLINE void run(const float* weights, const float* error_weights,
+                            SymmetricBlocks& out) {
+    blocks_.load(weights, error_weights);
+    fit_real(0);
+    F32Lanes a;
+    for (std::size_t l = 0; l < kLanes; ++l) {
+      out.d[l] = f32_to_f16(a_[0][l]);
+      a[l] = f16_to_f32(out.d[l]);
+    }
+    store_codes(0, a, out.codes);
+  }
+
+  LLM_LANES_INLINE void run(const float* weights, const float* error_weights, Block& out) {
+    blocks_.load(weights, error_weights);
     float extreme = 0.0f;
     for (std::size_t g = 0; g < kGroups; ++g) {
       fit_real(g);
@@ -65,28 +84,29 @@ class SymmetricSearch {
   static constexpr float kLowScale = static_cast<float>(kHalfScale);
   static constexpr float kHighScale = static_cast<float>(kHalfScale - 1);
   static constexpr int kRounds = 3;
-  static constexpr int kRefinements = 2;
+  static constexpr int kRefinements = kWeighted ? 4 : 2;
 
   static float to_f16(float value) { return f16_to_f32(f32_to_f16(value)); }
 
   /// The codes nearest to x * inverse and their sums.
   struct CodeSums {
-    F32Lanes qq{};  ///< sum q q, exact
-    F32Lanes xq{};  ///< sum x q
+    F32Lanes qq{};  ///< sum w q q
+    F32Lanes xq{};  ///< sum w x q
   };
   LLM_LANES_INLINE CodeSums sum_codes(std::size_t g, const F32Lanes& inverse) const {
     CodeSums sums;
     for (std::size_t i = 0; i < kSize; ++i) {
       const F32Lanes& x = blocks_.x[g][i];
       const F32Lanes q = Grid::nearest(x * inverse);
-      sums.qq += q * q;
-      sums.xq += x * q;
+      const F32Lanes wq = blocks_.w(g, i) * q;
+      sums.qq += wq * q;
+      sums.xq += x * wq;
     }
     return sums;
   }
 
   /// Rounds the codes for one start and keeps the best step for them where it gains more. With a =
-  /// xq / qq the error is sum(x x) - xq xq / qq.
+  /// xq / qq the error is sum(w x x) - xq xq / qq.
   LLM_LANES_INLINE void consider(std::size_t g, const F32Lanes& inverse, F32Lanes& best) {
     const CodeSums sums = sum_codes(g, inverse);
     const F32Lanes a = divide_or_zero(sums.xq, sums.qq);
@@ -102,29 +122,33 @@ class SymmetricSearch {
     for (std::size_t i = 0; i < kSize; ++i) {
       const F32Lanes& x = blocks_.x[g][i];
       extreme = x * x > extreme * extreme ? x : extreme;
-      squares += x * x;
+      squares += blocks_.w(g, i) * (x * x);
     }
     xx_[g] = squares;
     const F32Lanes unit = divide_or_zero(splat(1.0f), extreme);
     a_[g] = F32Lanes{};
     F32Lanes best{};
-    for (const float beyond : Grid::kBeyond) {
+    const auto start = [&](float beyond) {
       consider(g, (Grid::kLow - beyond) * unit, best);
       consider(g, (Grid::kHigh + beyond) * unit, best);
+    };
+    for (const float beyond : Grid::kBeyond) start(beyond);
+    if constexpr (kWeighted) {  // weights that count little may be clipped further
+      for (const float beyond : Grid::kFurther) start(beyond);
     }
     for (int i = 0; i < kRefinements; ++i) {
       consider(g, divide_or_zero(splat(1.0f), a_[g]), best);
     }
   }
 
-  /// Squared error with codes rounded for step a: a a sum (t - q)^2 with t = x / a.
+  /// Squared error with codes rounded for step a: a a sum w (t - q)^2 with t = x / a.
   LLM_LANES_INLINE F32Lanes rounded_error(std::size_t g, const F32Lanes& a) const {
     const F32Lanes inverse = divide_or_zero(splat(1.0f), a);
     F32Lanes sum{};
     for (std::size_t i = 0; i < kSize; ++i) {
       const F32Lanes t = blocks_.x[g][i] * inverse;
       const F32Lanes r = t - Grid::nearest(t);
-      sum += r * r;
+      sum += blocks_.w(g, i) * (r * r);
     }
     return a != 0.0f ? a * a * sum : xx_[g];
   }
@@ -182,18 +206,22 @@ class SymmetricSearch {
       for (std::size_t l = 0; l < kLanes; ++l) {
         a[l] = d * static_cast<float>(out.scale[g * kLanes + l]);
       }
-      const F32Lanes inverse = divide_or_zero(splat(1.0f), a);
-      for (std::size_t i = 0; i < kSize; ++i) {
-        const F32Lanes q = Grid::nearest(blocks_.x[g][i] * inverse);
-        for (std::size_t l = 0; l < kLanes; ++l) {
-          out.codes[(g * kLanes + l) * kSize + i] = static_cast<std::int8_t>(q[l]);
-        }
+      store_codes(g, a, out.codes);
+    }
+  }
+  LLM_LANES_INLINE void store_codes(std::size_t g, const F32Lanes& a,
+                                    std::int8_t (&codes)[256]) const {
+    const F32Lanes inverse = divide_or_zero(splat(1.0f), a);
+    for (std::size_t i = 0; i < kSize; ++i) {
+      const F32Lanes q = Grid::nearest(blocks_.x[g][i] * inverse);
+      for (std::size_t l = 0; l < kLanes; ++l) {
+        codes[(g * kLanes + l) * kSize + i] = static_cast<std::int8_t>(q[l]);
       }
     }
   }
 
-  SubBlocks<kGroups, kSize> blocks_;
-  F32Lanes xx_[kGroups];     // sum of x x
+  SubBlocks<kGroups, kSize, kWeighted> blocks_;
+  F32Lanes xx_[kGroups];     // sum of w x x
   F32Lanes a_[kGroups];      // current real step
   F32Lanes scale_[kGroups];  // current integers
 };
