@@ -36,6 +36,7 @@ constexpr std::array kKeysToRefuse = {
     RefusedKey{"rope.scaling.yarn_ext_factor", "YaRN is computed in full here", {1, -1}},
     RefusedKey{"rope.scaling.yarn_log_multiplier", "magnitudes follow from the factor here"},
     RefusedKey{"rope.dimension_sections", "RoPE over several positions is not computed here"},
+    RefusedKey{"n_deepstack_layers", "layers take nothing of images here", {0, 0}},
     RefusedKey{"expert_count", "this architecture has no experts"},
     RefusedKey{"rope.scaling.finetuned", "RoPE is always on here", {1, 1}, "granite"},
 };
@@ -61,6 +62,9 @@ constexpr std::array<std::string_view, 2> kMistral3Keys = {"attention.temperatur
                                                            "rope.scaling.yarn_log_multiplier"};
 // All positions of a token of text are equal, whatever the sections.
 constexpr std::array kSectionKeys = {std::string_view("rope.dimension_sections")};
+constexpr auto kQwen3VlKeys =
+    joined(kSectionKeys, std::array{std::string_view("n_deepstack_layers")});
+constexpr auto kQwen3VlMoeKeys = joined(kQwen3VlKeys, kExpertKeys);
 constexpr auto kQwen35MoeKeys = joined(
     kSectionKeys, kExpertKeys, std::array{std::string_view("expert_shared_feed_forward_length")});
 constexpr std::array<std::string_view, 3> kSharedMoeKeys = {"expert_count", "expert_shared_count",
@@ -291,6 +295,12 @@ constexpr std::array kArchitectures = {
                  .rope_pairs = RopePairs::kHalves,
                  .rope_scalings = kRopeScalings,
                  .roles = kQwen2Roles},
+    // modeling_qwen2_vl.py and modeling_qwen2_5_vl.py, the text models.
+    Architecture{.name = "qwen2vl",
+                 .rope_pairs = RopePairs::kHalves,
+                 .rope_scalings = kRopeScalings,
+                 .computed_keys = kSectionKeys,
+                 .roles = kQwen2Roles},
     Architecture{.name = "qwen3",
                  .rope_pairs = RopePairs::kHalves,
                  .rope_scalings = kRopeScalings,
@@ -302,6 +312,19 @@ constexpr std::array kArchitectures = {
                  .has_experts = true,
                  .rope_scalings = kRopeScalings,
                  .computed_keys = kExpertKeys,
+                 .roles = kQwen3Roles},
+    // modeling_qwen3_vl.py and modeling_qwen3_vl_moe.py, the text models.
+    Architecture{.name = "qwen3vl",
+                 .rope_pairs = RopePairs::kHalves,
+                 .rope_scalings = kRopeScalings,
+                 .computed_keys = kQwen3VlKeys,
+                 .roles = kQwen3Roles},
+    Architecture{.name = "qwen3vlmoe",
+                 .keys = {.d_ff = "expert_feed_forward_length"},
+                 .rope_pairs = RopePairs::kHalves,
+                 .has_experts = true,
+                 .rope_scalings = kRopeScalings,
+                 .computed_keys = kQwen3VlMoeKeys,
                  .roles = kQwen3Roles},
     // modeling_qwen2_moe.py; the router's weights are renormalized in no published model.
     Architecture{.name = "qwen2moe",

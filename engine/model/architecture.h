@@ -64,6 +64,7 @@ struct HyperParameterKeys {
   std::string_view d_shared = "expert_shared_feed_forward_length";
   std::string_view pooling = "pooling_type";
   std::string_view n_mtp_layers = "nextn_predict_layers";
+  std::string_view n_deepstack_layers = "n_deepstack_layers";
   std::string_view full_attention_period = "full_attention_interval";
   std::string_view recurrent_layers = "attention.recurrent_layers";
   std::string_view conv_width = "ssm.conv_kernel";

@@ -168,6 +168,12 @@ Status HyperParametersReader::read_blocks() {
                      fmt::format("found {}, need less than {} = {}", n_mtp, key, declared));
   config_.n_mtp_layers = static_cast<std::size_t>(n_mtp);
   config_.n_layers = static_cast<std::size_t>(declared - n_mtp);
+  // Into these layers go values of images, which texts have none of.
+  const std::string deepstack_key = key_of(keys().n_deepstack_layers);
+  LLM_TRY(const std::uint64_t n_deepstack, gguf_.get_unsigned_or(deepstack_key, 0));
+  if (n_deepstack > config_.n_layers)
+    return malformed(deepstack_key, fmt::format("found {}, need at most the number of layers {}",
+                                                n_deepstack, config_.n_layers));
   config_.layers.resize(config_.n_layers);
   return Ok{};
 }

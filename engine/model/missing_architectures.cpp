@@ -14,6 +14,9 @@ constexpr std::array kMissing = {
     MissingArchitecture{"afmoe", "a gate on attention together with experts that share one"},
     MissingArchitecture{"bailingmoe2", "experts in groups, of which a token first chooses some"},
     MissingArchitecture{"bitnet", "norms within attention and feed-forward"},
+    MissingArchitecture{"clip",
+                        "the file of the language model: this one (mmproj) has only what reads "
+                        "images or sounds"},
     MissingArchitecture{"cohere2", "LayerNorm; attention and feed-forward of one norm"},
     MissingArchitecture{"command-r", "LayerNorm; attention and feed-forward of one norm"},
     MissingArchitecture{"deepseek2", kLatent},
@@ -30,12 +33,6 @@ constexpr std::array kMissing = {
     MissingArchitecture{"minicpm", "defaults of scales that older files lack, and a comparison"},
     MissingArchitecture{"nemotron_h", "layers of one part; a squared ReLU"},
     MissingArchitecture{"phi2", "LayerNorm; attention and feed-forward of one norm"},
-    MissingArchitecture{"qwen2vl",
-                        "a comparison with another engine: its operators on text are known"},
-    MissingArchitecture{"qwen3vl",
-                        "a comparison with another engine: its operators on text are known"},
-    MissingArchitecture{"qwen3vlmoe",
-                        "a comparison with another engine: its operators on text are known"},
     MissingArchitecture{"stablelm", kLayerNorm},
     MissingArchitecture{"starcoder2", "LayerNorm; a feed-forward without a gate"},
 };

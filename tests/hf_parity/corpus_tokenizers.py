@@ -24,7 +24,7 @@ SPECIAL = {"llama-bpe": ("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"),
 KINDS = {"llama": "llama-bpe", "lfm2": "llama-bpe", "lfm2_moe": "llama-bpe", "llama-bpe": "llama-bpe", "smollm3": "llama-bpe", "granite": "smollm", "granitemoe": "smollm", "granitehybrid": "smollm", "gpt_oss": "gpt-4o", "minimax_m2": "gpt-4o",
          "laguna": "laguna", "glm4_moe": "glm4", "dots1": "qwen2", "qwen2_moe": "qwen2", "hunyuan_moe": "qwen2", "olmoe": "gpt-2",
          "ministral3": "tekken", "olmo2": "smaug-bpe", "olmo3": "smaug-bpe", "exaone4": "gpt-2", "seed_oss": "seed-coder", "hunyuan": "hunyuan-dense", "glm4": "glm4",
-         "qwen2": "qwen2", "qwen3": "qwen2", "qwen3_moe": "qwen2", "qwen3_next": "qwen2", "qwen3_5": "qwen35", "qwen3_5_moe": "qwen35"}  # of byte-level BPEs: their pre-tokenizers
+         "qwen2": "qwen2", "qwen3": "qwen2", "qwen3_moe": "qwen2", "qwen2_vl": "qwen2", "qwen2_5_vl": "qwen2", "qwen3_vl": "qwen2", "qwen3_vl_moe": "qwen2", "qwen3_next": "qwen2", "qwen3_5": "qwen35", "qwen3_5_moe": "qwen35"}  # of byte-level BPEs: their pre-tokenizers
 GEMMA4_SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>", "<|turn>", "<turn|>")
 ENDS = {"llama-bpe": (1, 2), "tekken": (1,), "smaug-bpe": (0, 2), "gpt-2": (1, 2), "laguna": (1, 2), "seed-coder": (1, 2), "hunyuan-dense": (2,), "glm4": (1, 0), "smollm": (2,), "gpt-4o": (1, 2), "qwen2": (0, 2), "qwen35": (0, 2)}  # those of SPECIAL that end a reply
 # Of a family whose pre-tokenizer others have with other special tokens: these, and those that end a reply.

@@ -29,15 +29,18 @@ sys.path[:0] = [str(ROOT / "tools" / "reference_f64"), str(Path(__file__).resolv
 
 import torch  # noqa: E402
 import transformers  # noqa: E402
-from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig  # noqa: E402
+from transformers import AutoConfig, PretrainedConfig  # noqa: E402
 
 import from_hf  # noqa: E402
+import hf_config  # noqa: E402
 from corpus_tokenizers import encode, make_tokenizer  # noqa: E402
 from properties import check_properties  # noqa: E402
 from shapes import FAMILY_SHAPES, FULL, WINDOW, Case, Shape, cases, check_plan, seed_of  # noqa: E402
 from variations import BOS, balance, vary  # noqa: E402
 
 SOURCES = ("tests/hf_parity", "tools/reference_f64", "tools/convert")  # folders
+VISION = {"depth": 1, "embed_dim": 16, "hidden_size": 16, "out_hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "patch_size": 2,
+          "num_position_embeddings": 16, "deepstack_visual_indexes": [0]}  # that no text uses
 PROMPT = "Once upon a time, in 1984, there lived 3 foxes.\n\nTheir den   wasn't far from Zürich"
 GREEDY_TOKENS = 64
 LEAST_MARGIN = 1e-4  # between the two best logits: below, f32 in another order may choose the other
@@ -77,6 +80,11 @@ def config_of(shape: Shape) -> PretrainedConfig:
     more, rope = {}, {**shape.rope, "rope_theta": shape.theta}
     if family == "smollm3":
         more = {"pad_token_id": None}
+    elif family in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"):
+        of_side = shape.head_dim // 2 * 3 // 8
+        rope["mrope_section"] = [shape.head_dim // 2 - 2 * of_side, of_side, of_side]
+        more = {"moe_intermediate_size": shape.d_ff, "num_experts": shape.n_experts, "num_experts_per_tok": shape.n_used,
+                "bos_token_id": 1, "eos_token_id": 2}
     elif family == "qwen3_moe":  # intermediate_size is that of layers without experts, which no layer is
         more = {"num_experts": shape.n_experts, "num_experts_per_tok": shape.n_used, "norm_topk_prob": True,
                 "moe_intermediate_size": shape.d_ff}
@@ -159,11 +167,11 @@ def config_of(shape: Shape) -> PretrainedConfig:
         rope = {"full_attention": {"rope_type": "proportional", "partial_rotary_factor": shape.partial_rotary, "rope_theta": shape.theta},
                 "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}
     d_ff = 3 * shape.d_ff if family in ("qwen3_moe", "lfm2_moe", "qwen2_moe") or shape.n_dense else shape.d_ff
-    return AutoConfig.for_model(
-        family, **more, vocab_size=shape.vocab, hidden_size=shape.d_model, intermediate_size=d_ff,
+    return hf_config.made(family, more | dict(
+        vocab_size=shape.vocab, hidden_size=shape.d_model, intermediate_size=d_ff,
         num_hidden_layers=shape.n_layers, num_attention_heads=shape.n_heads, num_key_value_heads=shape.n_kv_heads,
         head_dim=shape.head_dim, rms_norm_eps=shape.eps, max_position_embeddings=shape.context,
-        rope_parameters=rope, tie_word_embeddings=shape.tied)
+        rope_parameters=rope, tie_word_embeddings=shape.tied), vision=VISION)
 
 
 @torch.no_grad()
@@ -171,8 +179,9 @@ def make_checkpoint(shape: Shape, variation: str, directory: Path, dtype: str = 
     """Seeded weights of HF's own initialisation, varied, then rounded to F16 and saved as `dtype`."""
     seed = seed_of(f"{shape.name}-{variation}")
     torch.manual_seed(seed)
-    model = AutoModelForCausalLM.from_config(config_of(shape), dtype=torch.float32)
-    state = dict(model.named_parameters())  # tied weights once
+    config = config_of(shape)
+    model = hf_config.class_of(config).from_config(config, dtype=torch.float32)
+    state = {name.replace("language_model.", ""): value for name, value in model.named_parameters() if "visual" not in name}  # tied weights once
     state |= {name: value for name, value in model.named_buffers() if name.endswith(("layer_scalar", "expert_bias", "e_score_correction_bias"))}
     vary(state, variation, torch.Generator().manual_seed(seed))
     if shape.multipliers and variation != "plain":
@@ -211,7 +220,7 @@ def make_reference(case: Case, checkpoint: Path, model_file: Path, output: Path)
     dump = from_hf.run(model, token_ids(case), case.steps)
     if case.type == "F16":
         check_properties(dump, case)
-    dump.write(output, from_hf.metadata(model.config, source), n_layers=model.config.num_hidden_layers)
+    dump.write(output, from_hf.metadata(model.config, source), n_layers=case.shape.n_layers)
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ The plan is a pure function of this file: seeds follow from the names, nothing d
 
 import itertools
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 K_TYPES = ("Q4_K_M", "Q6_K", "Q2_K", "Q5_K_M", "Q3_K_M", "Q4_K_S", "Q5_K_S", "Q3_K_S", "Q3_K_L", "IQ4_XS")
 TYPES_OF_32 = ("Q8_0", "Q4_0", "IQ4_NL", "Q5_1", "Q4_1", "Q5_0", "BF16")
@@ -267,6 +267,13 @@ FAMILY_SHAPES = (
           multipliers=GRANITE | {"attention_multiplier": 1 / 64}),
     Shape("granitemoe-tied-mqa48-6-of-10-shared", 192, 4, 4, 1, 48, 96, 645, tied=True, family="granitemoe", n_experts=10, n_used=6, n_shared=1,
           multipliers=GRANITE | {"attention_multiplier": 0.02, "logits_scaling": 10.0}),
+    *(replace(shape, name=f"{name}-{shape.name}", family=family) for name, family in (
+        ("qwen2vl", "qwen2_vl"), ("qwen2.5vl", "qwen2_5_vl"), ("qwen3vl", "qwen3_vl")) for shape in (
+            Shape("tied-gqa64", 256, 3, 4, 2, 64, 512, 700, tied=True, eps=1e-6, theta=1e6),
+            Shape("mqa48", 192, 4, 4, 1, 48, 416, 645, eps=1e-6, theta=1e6), Shape("mha32", 128, 4, 4, 4, 32, 256, 1000, eps=1e-6, theta=5e6))),
+    Shape("qwen3vlmoe-gqa64-2-of-8", 256, 3, 4, 2, 64, 256, 700, eps=1e-6, theta=5e6, family="qwen3_vl_moe", n_experts=8, n_used=2),
+    Shape("qwen3vlmoe-tied-mqa48-6-of-10", 192, 4, 4, 1, 48, 96, 645, tied=True, eps=1e-6, theta=5e6, family="qwen3_vl_moe", n_experts=10, n_used=6),
+    Shape("qwen3vlmoe-mha32-4-of-16", 128, 4, 4, 4, 32, 64, 1000, eps=1e-6, theta=5e6, family="qwen3_vl_moe", n_experts=16, n_used=4),
 )
 FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100")
 ALWAYS_TIED = ("gemma2", "lfm2_moe")

@@ -161,6 +161,15 @@ constexpr BadInputRow kParameterRows[] = {
     ROW("RoPE over several positions", 6,
         m.set_array<std::int32_t>("llama.rope.dimension_sections", GgufType::kInt32, {1, 1, 2, 0}),
         "llama.rope.dimension_sections", "found ARRAY of INT32"),
+    ROW("values of images in some layers", 6, m.set_u32("llama.n_deepstack_layers", 1),
+        "llama.n_deepstack_layers", "found 1", "need 0"),
+    ROW("values of images in all layers, which texts lack", 0,
+        as(m, "qwen3vl").set_u32("qwen3vl.n_deepstack_layers", 1)),
+    ROW("values of images in more layers than there are", 3,
+        as(m, "qwen3vl").set_u32("qwen3vl.n_deepstack_layers", 2), "qwen3vl.n_deepstack_layers",
+        "found 2", "need at most the number of layers 1"),
+    ROW("what reads images", 6, m.set_string("general.architecture", "clip"),
+        "general.architecture", "the file of the language model"),
     KEY("mixture of experts", 6, "llama.expert_count", set_u32, 8, "found 8"),
 };
 

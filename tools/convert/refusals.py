@@ -37,6 +37,8 @@ CLASSES = {
     "glm4": Class(partial_rope=True), "exaone4": Class(), "seed_oss": Class({"attention_bias": (True,), "attention_out_bias": (False,), "mlp_bias": (False,)}),
     "olmo2": Class({"attention_bias": (False,)}), "olmo3": Class({"attention_bias": (False,)}, plain_windows=True),
     "qwen3_moe": Class({"norm_topk_prob": (True,)}),
+    "qwen2_vl_text": Class(), "qwen2_5_vl_text": Class(), "qwen3_vl_text": Class({"attention_bias": (False,)}),
+    "qwen3_vl_moe_text": Class({"attention_bias": (False,)} | EVERY_LAYER),
     "qwen2_moe": Class({"norm_topk_prob": (False,), "qkv_bias": (True, None)} | EVERY_LAYER),
     "olmoe": Class({"norm_topk_prob": (False,), "clip_qkv": (None,), "attention_bias": (False,), "rms_norm_eps": (1e-5,)}),
     "ernie4_5_moe": Class({"use_bias": (False, None), "moe_layer_interval": (1,)}),

@@ -57,6 +57,16 @@ def _check_context(of: mends.Checkpoint, context: int | None) -> int:
     return context or trained
 
 
+def _transpose_experts(model: ModelBase, of: mends.Checkpoint) -> None:
+    """Experts of Qwen3-VL as they were published, inputs by outputs, which the converter turns. transformers saves outputs by inputs."""
+    if of.config.get("model_type") != "qwen3_vl_moe_text":
+        return
+    d_model, d_ff, tensors = of.config["hidden_size"], of.config["moe_intermediate_size"], model.get_tensors
+    part, saved = ("gate_up_proj", (2 * d_ff, d_model)) if d_ff == d_model else ("down_proj", (d_model, d_ff))
+    if any(name.endswith(part) and value.shape[1:] == saved for name, value in tensors()):
+        model.get_tensors = lambda: ((name, value.transpose(1, 2) if value.ndim == 3 else value) for name, value in tensors())
+
+
 def write(directory: Path, output: Path, kind: gguf.LlamaFileType, context: int | None, name: str, *, mtp: bool,
           verbose: bool) -> None:
     transformers.logging.set_verbosity_error()
@@ -81,6 +91,7 @@ def write(directory: Path, output: Path, kind: gguf.LlamaFileType, context: int 
     kind_of_model.no_mtp = kind_of_model.supports_mtp_export and not mtp  # transformers saves none, and the converter needs one
     Writer.of, Writer.context, Writer.verbose = of, positions, verbose
     model = kind_of_model(directory, kind, output, model_name=name, hparams=hparams)
+    _transpose_experts(model, of)
     tensors = model.get_tensors
     # The converter computes with some vectors (1 + w of norms, -exp of A_log), of F16 checkpoints in F16.
     model.get_tensors = lambda: ((name, value.float() if value.ndim == 1 else value) for name, value in tensors())

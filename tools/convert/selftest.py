@@ -64,6 +64,8 @@ REFUSED = [
     ("gemma4", "config.json", {"rope_parameters.full_attention.factor": 2.0}, (), "factor of proportional RoPE is 2.0"),
     ("gemma4", "config.json", {"rope_parameters.sliding_attention.rope_type": "linear"}, (), "RoPE scaling of windows is 'linear'"),
     ("qwen3moe", "config.json", {"norm_topk_prob": False}, (), "norm_topk_prob is False"),
+    ("qwen3vl", "config.json", {"text_config.attention_bias": True}, (), "attention_bias is True"),
+    ("qwen3vlmoe", "config.json", {"text_config.mlp_only_layers": [1]}, (), "mlp_only_layers is [1]"),
     ("qwen3next", "config.json", {"decoder_sparse_step": 2}, (), "decoder_sparse_step is 2"),
     ("qwen3next", "config.json", {"mlp_only_layers": [1]}, (), "mlp_only_layers is [1]"),
     ("gpt-oss", "config.json", {"swiglu_limit": 10.0}, (), "swiglu_limit is 10.0"),
@@ -188,6 +190,17 @@ def sentencepiece(folder: str) -> None:
     must_refuse(directory, "tokenizer.model is not BPE")
 
 
+def experts(folder: str) -> None:
+    """Of Qwen3-VL with inputs by outputs, as they were published."""
+    path = changed("qwen3vlmoe", folder, "config.json", {}) / "model.safetensors"
+    tensors = load_file(path)
+    save_file({name: np.ascontiguousarray(value.swapaxes(1, 2)) if ".experts." in name else value for name, value in tensors.items()},
+              path, {"format": "pt"})
+    code, said, out = run(path.parent, "--name", "qwen3vlmoe")
+    assert code == 0, said
+    assert out.read_bytes() == (GOLDEN / "qwen3vlmoe.gguf").read_bytes(), "another GGUF than that of outputs by inputs"
+
+
 def splittings(_: str) -> None:
     """The expression tells, letter by letter."""
     from pre_tokenizers import SPLITTINGS, splitting_of
@@ -216,7 +229,7 @@ def main() -> int:
         changed(row[0], folder, row[1], row[2]), words, *options)) for base, folder_file, change, options, words in REFUSED]
     checks += [(f"kept: {base} {keys}", lambda folder, row=(base, file, change), options=options, keys=keys: must_keep(
         changed(row[0], folder, row[1], row[2]), keys, *options)) for base, file, change, options, keys in KEPT]
-    checks += [(check.__name__, check) for check in (files, sentencepiece, splittings)]
+    checks += [(check.__name__, check) for check in (files, sentencepiece, experts, splittings)]
     failed = 0
     for name, check in checks:
         with tempfile.TemporaryDirectory() as folder:

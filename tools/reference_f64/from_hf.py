@@ -5,7 +5,7 @@
     python tools/reference_f64/from_hf.py MODEL.gguf     --ids 1,403,407 -o ref.npz
     python tools/reference_f64/from_hf.py MODEL.gguf --config CHECKPOINT_DIR --ids 1,403,407 -o ref.npz
 
-A checkpoint directory (Llama, Mistral, Qwen2, Qwen3, Qwen3 MoE, Qwen3-Next, Qwen3.5, gpt-oss, Gemma 3, Gemma 4, Granite, Phi-3, Ministral 3,
+A checkpoint directory (Llama, Mistral, Qwen2, Qwen3, Qwen3 MoE, Qwen2-VL, Qwen3-VL, Qwen3-Next, Qwen3.5, gpt-oss, Gemma 3, Gemma 4, Granite, Phi-3, Ministral 3,
 ERNIE 4.5) is run as it is. A GGUF is
 dequantized by the `gguf` package into the class of its architecture, q and k of a llama put back into HF's order of rows, so that
 the same weights run through code that nobody here wrote. With --config, the hyper-parameters are the checkpoint's instead of the
@@ -27,12 +27,12 @@ import gguf
 import numpy as np
 import torch
 import transformers
-from transformers import AutoConfig, AutoModelForCausalLM, Mxfp4Config, PretrainedConfig, PreTrainedModel
+from transformers import AutoConfig, Mxfp4Config, PretrainedConfig, PreTrainedModel
 
 from dump import ActivationDump
 from from_gguf import add_run_options, chosen_ids
 from gguf_model import GgufModel
-from hf_config import PAIRED, config_of, for_context, head_dim_of, theta_of
+from hf_config import PAIRED, class_of, config_of, decoder_of, for_context, head_dim_of, theta_of
 from hf_hooks import Hooks
 from hparams import DeltaNet, UnsupportedModel
 
@@ -63,10 +63,11 @@ def tensor_names(source: GgufModel, n_layers: int, parameters: Iterable[str]) ->
     arch = next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == UNKNOWN.get(source.architecture, source.architecture))
     known, out = gguf.get_tensor_name_map(arch, n_layers), {}
     for parameter in parameters:
-        layer, part = re.fullmatch(r"(?:model\.layers\.(\d+)\.)?(.+)", parameter).groups()
+        plain = parameter.replace("model.language_model.", "model.")
+        layer, part = re.fullmatch(r"(?:model\.layers\.(\d+)\.)?(.+)", plain).groups()
         common = functools.reduce(lambda name, row: re.sub(*row, name), NAMES.items(), part)
         experts = [f"blk.{layer}.{name}" for name, hf_name in EXPERTS.items() if hf_name == common]
-        named = parameter.replace(".dt_bias", ".dt_proj.bias")
+        named = plain.replace(".dt_bias", ".dt_proj.bias")
         name = (experts or [known.get_name(named, (".weight", ".bias")) or ""])[0].replace("ssm_in", "ssm_in" if source.family.mamba else "attn_qkv")
         if part.startswith("shared_mlp"):
             kind = "_shexp" if source.hparams.d_shared else ""
@@ -145,14 +146,17 @@ def from_gguf(path: str, config: PretrainedConfig | None = None, context: int | 
     config = for_context(config or config_of(source), context)
     config._attn_implementation = config._experts_implementation = "eager"
     with torch.device("meta"):  # parameters without memory
-        model = AutoModelForCausalLM.from_config(config)
-    rotary = next(name for name in ("rotary_emb", "pos_emb") if hasattr(model.model, name))
-    if getattr(model.model, rotary) is not None:
-        setattr(model.model, rotary, type(getattr(model.model, rotary))(config=config))  # its frequencies are no parameters
-    if hasattr(model.model.embed_tokens, "embed_scale"):
-        model.model.embed_tokens.embed_scale = torch.tensor(config.hidden_size**0.5)
-    if getattr(model.model, "hidden_size_per_layer_input", 0):
-        model.model.embed_tokens_per_layer.embed_scale = torch.tensor(config.hidden_size_per_layer_input**0.5)
+        model = class_of(config).from_config(config)
+    decoder, config = decoder_of(model), config.get_text_config()
+    for name in [name for name, part in model.model.named_children() if decoder not in (part, model.model)]:
+        delattr(model.model, name)  # what reads images
+    rotary = next(name for name in ("rotary_emb", "pos_emb") if hasattr(decoder, name))
+    if getattr(decoder, rotary) is not None:
+        setattr(decoder, rotary, type(getattr(decoder, rotary))(config=config))  # its frequencies are no parameters
+    if hasattr(decoder.embed_tokens, "embed_scale"):
+        decoder.embed_tokens.embed_scale = torch.tensor(config.hidden_size**0.5)
+    if getattr(decoder, "hidden_size_per_layer_input", 0):
+        decoder.embed_tokens_per_layer.embed_scale = torch.tensor(config.hidden_size_per_layer_input**0.5)
 
     @functools.cache  # parameters of one name share it
     def read(name: str) -> torch.Tensor:
@@ -174,8 +178,8 @@ def from_checkpoint(path: str, context: int | None = None) -> tuple[PreTrainedMo
     config = for_context(AutoConfig.from_pretrained(path, local_files_only=True), context)
     config._attn_implementation = config._experts_implementation = "eager"
     more = {"quantization_config": Mxfp4Config(dequantize=True)} if hasattr(config, "quantization_config") else {}
-    model, found = AutoModelForCausalLM.from_pretrained(path, config=config, dtype=torch.float32, local_files_only=True,
-                                                        use_safetensors=True, output_loading_info=True, **more)
+    model, found = class_of(config).from_pretrained(path, config=config, dtype=torch.float32, local_files_only=True,
+                                                    use_safetensors=True, output_loading_info=True, **more)
     left = {what: [name for name in names if not str(name).endswith("rotary_emb.inv_freq")] for what, names in found.items()}
     if wrong := {what: names for what, names in left.items() if names}:  # inv_freq of older files follows from theta
         raise UnsupportedModel(f"the class and the checkpoint differ: {str(wrong)[:200]}")
@@ -204,6 +208,7 @@ def run(model: PreTrainedModel, ids: list[int], steps: list[int], probs: bool = 
 
 def metadata(config: PretrainedConfig, source: dict) -> dict:
     """The dump's `__meta__` for this producer."""
+    config = config.get_text_config()
     if hasattr(config, "per_layer_config"):
         config.allow_global_per_layer_attribute_access = True  # layers differ: the numbers of those with a window
     head_dim = head_dim_of(config)
@@ -240,8 +245,8 @@ def main(argv: list[str] | None = None) -> int:
         else:
             config = AutoConfig.from_pretrained(args.config, local_files_only=True) if args.config else None
             model, source = from_gguf(args.model, config, args.context)
-        dump = run(model, *chosen_ids(args, model.config.vocab_size), args.probs)
-        dump.write(args.output, metadata(model.config, source), n_layers=model.config.num_hidden_layers, probs=args.probs,
+        dump = run(model, *chosen_ids(args, model.config.get_text_config().vocab_size), args.probs)
+        dump.write(args.output, metadata(model.config, source), n_layers=len(decoder_of(model).layers), probs=args.probs,
                    compress=args.compress)
     except (UnsupportedModel, ValueError, OSError) as error:
         print(f"from_hf.py: error: {args.model}: {error}", file=sys.stderr)

@@ -1,12 +1,32 @@
 """The hyper-parameters of a GGUF as a config of transformers."""
 
-from transformers import AutoConfig, PretrainedConfig
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PretrainedConfig, PreTrainedModel
 
 from gguf_model import GgufModel
 from hparams import UnsupportedModel
 
 
 PAIRED = ("ernie4_5", "ernie4_5-moe", "ernie4_5_moe", "glm4")  # classes whose pairs of a head's dims are neighbours, as in their files; of others they are halves
+
+
+def class_of(config: PretrainedConfig) -> type:
+    """Which of transformers' factories makes the model."""
+    return AutoModelForCausalLM if type(config) in AutoModelForCausalLM._model_mapping else AutoModelForImageTextToText
+
+
+def decoder_of(model: PreTrainedModel):
+    """The module with the layers. A model that reads images has it beside what does."""
+    return getattr(model.model, "language_model", model.model)
+
+
+NESTED = {"qwen2vl": "qwen2_5_vl", "qwen3vl": "qwen3_vl", "qwen3vlmoe": "qwen3_vl_moe"}  # classes that read images; of qwen2vl the newer of two, whose text models are one
+
+
+def made(kind: str, values: dict, vision: dict) -> PretrainedConfig:
+    """The class's config. Of one that reads images `values` are those of its text model."""
+    if "_vl" not in kind:
+        return AutoConfig.for_model(kind, **values)
+    return AutoConfig.for_model(kind, text_config=values, vision_config=vision, tie_word_embeddings=values["tie_word_embeddings"])
 
 
 def rope_of(source: GgufModel) -> dict:
@@ -94,9 +114,11 @@ def config_of(source: GgufModel) -> PretrainedConfig:
                 "moe_intermediate_size": hp.d_ff, "num_dense_layers": hp.n_dense, "num_experts": hp.n_experts,
                 "num_experts_per_tok": hp.n_experts_used, "routed_scaling_factor": hp.experts_scale,
                 "use_expert_bias": source.has(f"blk.{hp.n_dense}.exp_probs_b.bias")}
-    elif source.architecture == "qwen3moe":
-        kind, more = "qwen3_moe", {"moe_intermediate_size": hp.d_ff, "num_experts": hp.n_experts,
-                                   "num_experts_per_tok": hp.n_experts_used, "norm_topk_prob": True}
+    elif source.architecture in NESTED or source.architecture == "qwen3moe":
+        kind, more = NESTED.get(source.architecture, "qwen3_moe"), {
+            "moe_intermediate_size": hp.d_ff, "num_experts": hp.n_experts, "num_experts_per_tok": hp.n_experts_used, "norm_topk_prob": True}
+        if sections := source.value(f"{source.architecture}.rope.dimension_sections"):
+            rope |= {"mrope_section": sections[:3]}
     elif source.architecture == "gpt-oss":
         kind, more = "gpt_oss", {"num_local_experts": hp.n_experts, "num_experts_per_tok": hp.n_experts_used,
                                  "sliding_window": hp.window or hp.context_length, "layer_types": layer_types}
@@ -133,18 +155,18 @@ def config_of(source: GgufModel) -> PretrainedConfig:
                      "mamba_n_heads": d.v_heads, "mamba_d_head": d.v_dim, "mamba_d_state": d.k_dim, "mamba_n_groups": d.k_heads,
                      "mamba_d_conv": d.width, "mamba_expand": d.v_width // hp.d_model, "num_local_experts": hp.n_experts,
                      "shared_intermediate_size": hp.d_shared or hp.d_ff, "position_embedding_type": "rope" if hp.rope.dims else "nope"}
-    return AutoConfig.for_model(
-        kind, **more, vocab_size=source.vocab_size, hidden_size=hp.d_model, intermediate_size=hp.d_ffs[0],
+    return made(kind, more | dict(
+        vocab_size=source.vocab_size, hidden_size=hp.d_model, intermediate_size=hp.d_ffs[0],
         num_hidden_layers=hp.n_layers, num_attention_heads=hp.n_heads, num_key_value_heads=hp.n_kv_heads,
         head_dim=hp.head_dim, rms_norm_eps=hp.eps, max_position_embeddings=hp.context_length,
         rope_parameters=rope,
-        tie_word_embeddings=not source.has("output.weight"))
+        tie_word_embeddings=not source.has("output.weight")), vision={"depth": 0})
 
 
 def for_context(config: PretrainedConfig, context: int | None) -> PretrainedConfig:
     """With the divisors of LongRoPE that a run of `context` positions has; None: those that each text has by its length, as
     transformers decides."""
-    rope = config.rope_parameters
+    rope = config.get_text_config().rope_parameters
     if context is not None and rope.get("rope_type") == "longrope":
         chosen = rope["long_factor" if context > rope["original_max_position_embeddings"] else "short_factor"]
         rope["long_factor"] = rope["short_factor"] = chosen

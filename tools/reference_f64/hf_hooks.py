@@ -8,6 +8,7 @@ import torch
 from transformers import PreTrainedModel
 
 from dump import ActivationDump
+from hf_config import decoder_of
 
 # Names of a layer's norms by their taps: of classes with this attribute, else of the last. A layer may lack some.
 NORMS = {"operator_norm": {"attn_norm": "operator_norm", "ffn_norm": "ffn_norm"},
@@ -43,33 +44,33 @@ class Hooks:
     as attention reads them, and of Qwen3.5 contexts before their gate, convolutions and states. These are computed token by token in prefill, too."""
 
     def __init__(self, model: PreTrainedModel, dump: ActivationDump, probs: bool):
-        self._dump = dump
+        self._dump, decoder = dump, decoder_of(model)
         self._layer = 0  # the layer whose attention runs now
         self._nets = {}  # of Gated DeltaNets
         self._mambas = set()  # layers
-        model.model.layers[0].register_forward_pre_hook(lambda _m, args: dump.globals_("embd", args[0][0].numpy()))
-        norm = model.model.norm if hasattr(model.model, "norm") else model.model.embedding_norm
+        decoder.layers[0].register_forward_pre_hook(lambda _m, args: dump.globals_("embd", args[0][0].numpy()))
+        norm = decoder.norm if hasattr(decoder, "norm") else decoder.embedding_norm
         norm.register_forward_hook(lambda _m, _i, out: dump.globals_("result_norm", out[0].numpy()))
-        for index, block in enumerate(model.model.layers):
+        for index, block in enumerate(decoder.layers):
             self._hook_layer(index, block, probs)
         self._modeling = sys.modules[type(model).__module__]
         self._originals = {}
-        self._is_gemma4 = hasattr(model.model.layers[0], "layer_scalar")
+        self._is_gemma4 = hasattr(decoder.layers[0], "layer_scalar")
         self._turned = 0  # calls of the rotation in the layer
         self._has_deltas = hasattr(self._modeling, "torch_recurrent_gated_delta_rule")
         self._gated = self._has_deltas or any(  # contexts are, after attention
-            hasattr(getattr(block, "self_attn", None), "g_proj") for block in model.model.layers)
+            hasattr(getattr(block, "self_attn", None), "g_proj") for block in decoder.layers)
         if self._is_gemma4:
             self._wrap("apply_rotary_pos_emb", self._rotate_one_and_tap)
         else:
             self._wrap("eager_attention_forward", self._attend_and_tap)
-        if getattr(model.model, "hidden_size_per_layer_input", 0):
-            self._hook_layer_inputs(model.model)
-        has_mamba = any(getattr(block, "mamba", None) is not None for block in model.model.layers)
+        if getattr(decoder, "hidden_size_per_layer_input", 0):
+            self._hook_layer_inputs(decoder)
+        has_mamba = any(getattr(block, "mamba", None) is not None for block in decoder.layers)
         if has_mamba:
             self._wrap("mamba2_chunk_scan", self._scan_and_tap)
             self._wrap("mamba2_selective_state_update", self._update_and_tap)
-        if self._has_deltas or has_mamba or any(hasattr(block, "conv") for block in model.model.layers):
+        if self._has_deltas or has_mamba or any(hasattr(block, "conv") for block in decoder.layers):
             for name in ("causal_conv1d_fn", "causal_conv1d_update"):
                 self._wrap(name, self._convolve_and_tap)
         if self._has_deltas:

@@ -23,7 +23,7 @@ QKV_BIASES = ("attn_q", "attn_k", "attn_v")
 @dataclass(frozen=True)
 class Family:
     """In what an architecture differs from the others, by transformers' modeling_llama, modeling_qwen2, modeling_qwen3,
-    modeling_qwen3_moe, modeling_qwen3_5, modeling_qwen3_next, modeling_gpt_oss, modeling_smollm3, modeling_gemma3, modeling_gemma4, modeling_granite, modeling_phi3,
+    modeling_qwen3_moe, modeling_qwen2_vl, modeling_qwen3_vl, modeling_qwen3_vl_moe, modeling_qwen3_5, modeling_qwen3_next, modeling_gpt_oss, modeling_smollm3, modeling_gemma3, modeling_gemma4, modeling_granite, modeling_phi3,
     modeling_ministral3, modeling_ernie4_5, modeling_olmo2, modeling_olmo3, modeling_exaone4,
     modeling_seed_oss, modeling_hunyuan_v1_dense, modeling_hunyuan_v1_moe, modeling_glm4, modeling_glm4_moe, modeling_dots1, modeling_ernie4_5_moe,
     modeling_laguna, modeling_minimax_m2, modeling_qwen2_moe, modeling_olmoe, modeling_granitemoeshared, modeling_gemma2, modeling_lfm2, modeling_lfm2_moe, modeling_granitemoehybrid."""
@@ -84,11 +84,14 @@ SHORT_CONV = {"shortconv.in_proj": ("shortconv.b", "shortconv.c", "shortconv.x")
 # One shared expert, as wide as so many others, and leading layers without any.
 COUNTED = {"experts": True, "shared_expert": True, "plain_shared": True, "counts_shared": True, "dense_first": True,
            "own": ("expert_shared_count", "leading_dense_block_count")}
+VISION = ("rope.dimension_sections", "n_deepstack_layers")  # of images: a text's positions are equal, and no layer gets more than the one before gives
 FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("interleaved", no_rope_period=4),
             "mistral3": Family("interleaved", window_period=1, own=("attention.temperature_scale", "rope.scaling.yarn_log_multiplier")),
             "ernie4_5": Family("interleaved"),
             "ernie4_5-moe": Family("interleaved", expert_bias=True, **COUNTED),
             "qwen2": Family("half", biases=QKV_BIASES), "qwen3": Family("half", head_norm=True),
+            "qwen2vl": Family("half", biases=QKV_BIASES, own=("rope.dimension_sections",)), "qwen3vl": Family("half", head_norm=True, own=VISION),
+            "qwen3vlmoe": Family("half", head_norm=True, experts=True, own=VISION),
             "qwen35": Family("half", head_norm=True, ffn_norm="post_attention_norm", output_gate=True, full_period=4),
             "qwen35moe": Family("half", head_norm=True, ffn_norm="post_attention_norm", output_gate=True, full_period=4, experts=True,
                                 shared_expert=True),
@@ -303,7 +306,7 @@ def layer_shapes(hp: HParams, family: Family, layer: int) -> dict[str, tuple[int
 _SCALE_KEYS = ("logit_scale", "residual_scale", "embedding_scale", "attention.scale")  # of families with scales
 # The values that change nothing.
 _REFUSED_KEYS = {"attention.clamp_kqv": (), "attention.temperature_scale": (0.0,), "attn_logit_softcapping": (), "final_logit_softcapping": (),
-                 "rope.dimension_sections": (), "rope.scaling.yarn_ext_factor": (1.0, -1.0),
+                 "rope.dimension_sections": (), "n_deepstack_layers": (0,), "rope.scaling.yarn_ext_factor": (1.0, -1.0),
                  "rope.scaling.yarn_log_multiplier": ()}
 _EXPERT_KEYS = {"expert_shared_count": (0,), "expert_shared_feed_forward_length": (0,), "leading_dense_block_count": (0,),
                 "expert_gating_func": (1,),
