@@ -175,7 +175,8 @@ TEST_CASE("pruned layers are left out and the others numbered anew", "[tools][ll
 TEST_CASE("a file that exists is replaced only with --force", "[tools][llmquant]") {
   const Fixture quant;
   quant.write("out.gguf", "old");
-  quant.shell("llmquant in.gguf out.gguf Q8_0").must_end(2, {"OUT: found the file", "--force"});
+  quant.shell("llmquant in.gguf out.gguf Q8_0")
+      .must_end(2, {"OUT: found a file that exists", "--force"});
   CHECK(quant.read("out.gguf") == "old");
   quant.run("Q8_0").must_end(0);
 }

@@ -94,9 +94,9 @@ Result<int> pull(const std::string& name, const ToolContext& context) {
 }
 
 Result<int> show(const std::string& name) {
-  if (is_file(name)) return become("llmgguf", {name});
+  if (is_file(name)) return become("llmgguf", {"show", name});
   LLM_TRY(std::string path, find_cached_model(name));
-  return become("llmgguf", {std::move(path)});
+  return become("llmgguf", {"show", std::move(path)});
 }
 
 Result<int> remove(const std::string& name) {
