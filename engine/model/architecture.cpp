@@ -279,6 +279,14 @@ constexpr std::array kArchitectures = {
                  .window_period = 1,
                  .rope_scalings = kRopeScalings,
                  .computed_keys = kMistral3Keys},
+    // Facts from llama.cpp's conversion/internlm.py and minicpm.py, which order rows of q and k as
+    // of llama. MiniCPM is Granite with scales that are named otherwise; older files lack them.
+    Architecture{.name = "internlm2", .rope_scalings = kRopeScalings},
+    Architecture{.name = "minicpm",
+                 .has_scales = true,
+                 .needs_scales = true,
+                 .rope_scalings = kRopeScalings,
+                 .computed_keys = kScaleKeys},
     // modeling_ernie4_5.py, whose pairs are neighbours, too.
     Architecture{.name = "ernie4_5", .rope_scalings = kRopeScalings},
     // modeling_ernie4_5_moe.py; a bias is added to probabilities of a softmax.

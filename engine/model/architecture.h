@@ -137,6 +137,7 @@ struct Architecture {
   bool may_lack_rope = false;      ///< the file says whether layers have RoPE
   bool scales_embedding = false;   ///< by the root of embedding_length
   bool has_scales = false;         ///< the file's, of embedding, scores, residuals and logits
+  bool needs_scales = false;       ///< all but that of scores
   /// All but the last of so many layers are Gated DeltaNets, if the file does not say otherwise;
   /// 0: none is.
   std::size_t full_attention_period = 0;

@@ -119,10 +119,11 @@ Status HyperParametersReader::read_scales() {
   float attention_scale = architecture.attention_scale;
   // 0 stands for a key that is not there, here and below.
   if (architecture.has_scales) {
-    const auto read = [this](std::string_view key, float& scale) -> Status {
+    const auto read = [&](std::string_view key, float& scale) -> Status {
       const std::string name = key_of(key);
-      LLM_TRY(const float found, gguf_.get_float_or(name, 0));
-      if (found == 0) return Ok{};
+      const bool is_needed = architecture.needs_scales && key != keys().attention_scale;
+      LLM_TRY(const float found, is_needed ? gguf_.get_float(name) : gguf_.get_float_or(name, 0));
+      if (found == 0 && !is_needed) return Ok{};
       LLM_TRY(scale, read_positive(name, found));
       return Ok{};
     };

@@ -36,16 +36,17 @@ KINDS = {float: gguf.GGUFValueType.FLOAT32, bool: gguf.GGUFValueType.BOOL, int: 
 ABSENT = object()
 
 
-def changed(folder: Path, name: str, keys: dict, tensors: dict | None = None, layers: int = 0) -> Path:
+def changed(folder: Path, name: str, keys: dict, tensors: dict | None = None, layers: int = 0, renamed: str = "") -> Path:
     """A copy of a golden with other values of its architecture's keys and other tensors; ABSENT: none, "Q8_0": the golden's, quantized.
     `layers`: as many, the golden's
-    repeated."""
+    repeated. `renamed`: the architecture that it is said to have."""
     source = gguf.GGUFReader(GOLDENS / f"{name}.gguf")
     arch, path = source.get_field("general.architecture").contents(), folder / "changed.gguf"
     keys = {f"{arch}.{key}": value for key, value in keys.items()} | ({f"{arch}.block_count": layers} if layers else {})
-    writer = gguf.GGUFWriter(path, arch)
+    writer = gguf.GGUFWriter(path, renamed or arch)
     for key, field in source.fields.items():
         if key not in keys and not key.startswith("GGUF.") and key != "general.architecture":
+            key = key.replace(f"{arch}.", f"{renamed or arch}.", 1)
             writer.add_key_value(key, field.contents(), field.types[0], sub_type=field.types[-1] if len(field.types) > 1 else None)
     for key, value in keys.items():
         if value is not ABSENT:
@@ -138,17 +139,19 @@ SETTINGS = [
                        "blk.0.ffn_gate.weight": "Q8_0", "blk.0.ffn_gate.scale": np.float32([1.6])}),
     ("qwen3.5moe", {}, {f"blk.1.ffn_{name}_exps.scale": np.linspace(0.5, 2, 10, dtype=np.float32) for name in ("gate", "up", "down")}
      | {f"blk.0.{name}.scale": np.float32([1.3]) for name in ("attn_qkv", "attn_gate", "ssm_beta", "ssm_alpha", "ssm_out", "ffn_down_shexp")}),
+    # Architectures without a class in transformers, by those that compute the same.
+    ("mistral", {}, {}, "internlm2"), ("granite", {}, {}, "minicpm"),
 ]
 
 
-def check_setting(bin_dir: Path, folder: Path, name: str, keys: dict, tensors: dict | None = None) -> None:
-    path = changed(folder, name, keys, tensors, layers=keys.get("block_count", 0))
+def check_setting(bin_dir: Path, folder: Path, name: str, keys: dict, tensors: dict | None = None, renamed: str = "") -> None:
+    path = changed(folder, name, keys, tensors, layers=keys.get("block_count", 0), renamed=renamed)
     plain, model = GgufModel(GOLDENS / f"{name}.gguf"), GgufModel(path)
     arithmetic = Contract("f32", "f32")
     dump, greedy = run(model, IDS, [len(IDS)], 0, arithmetic=arithmetic)
     dump.write(folder / "changed.npz", metadata(model, greedy, arithmetic), n_layers=model.hparams.n_layers)
     changes = (LlamaF64(plain).forward(IDS) != LlamaF64(model).forward(IDS)).any()
-    assert changes != (ABSENT in keys.values()), "the key changes nothing" if not changes else "the default is another"
+    assert changes != (ABSENT in keys.values() or bool(renamed)), "the key changes nothing" if not changes else "the default is another"
     found = subprocess.run([bin_dir / "llmcheck", path, "--layer-diff", folder / "changed.npz", "-q", "-t", "1"], capture_output=True, text=True)
     assert found.returncode == 0, found.stdout + found.stderr
 
@@ -263,7 +266,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         checks = [(f"transformers: {name}", check_family, (name,)) for name in names]
-        checks += [(f"engine: {row[0]} {row[1] or sorted(row[2])}", check_setting, (bin_dir, folder, *row)) for row in SETTINGS]
+        checks += [(f"engine: {row[0]} {row[1] or sorted(row[2]) or row[3]}", check_setting, (bin_dir, folder, *row)) for row in SETTINGS]
         checks += [(f"refused: {row[0]} {row[1] or sorted(row[2])}", check_refusal, (folder, *row)) for row in REFUSED]
         checks += [(f"ways to run {name}", check_ways_to_run, (name,)) for name in ("gpt-oss", "qwen3.5moe", "gemma4-shared", "gemma4moe")]
         checks += [("arithmetic", check_arithmetic, (folder,)), ("dump", check_dump, (folder,))]

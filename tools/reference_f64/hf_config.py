@@ -76,7 +76,7 @@ def config_of(source: GgufModel) -> PretrainedConfig:
             "phi3", "qwen35", "qwen35moe", "qwen3next", "glm4", "glm4moe", "minimax-m2", "laguna")):
         raise UnsupportedModel("partial RoPE or its own value width have no counterpart here")
     rope = rope_of(source)
-    kind, more = source.architecture, {}
+    kind, more = {"internlm2": "llama", "minicpm": "granite"}.get(source.architecture, source.architecture), {}  # which compute the same
     layer_types = ["sliding_attention" if hp.window_of(i) else "full_attention" for i in range(hp.n_layers)]
     if source.architecture == "llama" and hp.window:
         kind, more = "mistral", {"sliding_window": hp.window}

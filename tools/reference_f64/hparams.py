@@ -74,6 +74,7 @@ class Family:
     counts_shared: bool = False  # it is as wide as expert_shared_count experts
     beside: bool = False  # and of one more, each with norms before and after it; the router has a norm, too
     scales: bool = False  # the file has those of the embedding, scores, residuals and logits
+    needs_scales: bool = False  # all but that of scores
     wide_layers: int = 0  # a model of so many layers scales scores by the root of d_model / n_heads, not of head_dim
     fused: dict[str, tuple[str, ...]] = field(default_factory=dict)  # tensors whose rows are those of several, in turn
 
@@ -127,7 +128,8 @@ FAMILIES = {"llama": Family("interleaved", window_period=1), "smollm3": Family("
             "lfm2": Family("half", head_norm=True, theta=1000000.0, short_conv=True, final_norm="token_embd_norm", fused=SHORT_CONV),
             "lfm2moe": Family("half", head_norm=True, theta=1000000.0, short_conv=True, final_norm="token_embd_norm", fused=SHORT_CONV,
                               experts=True, dense_first=True, router="sigmoid", expert_bias=True, own=("leading_dense_block_count",)),
-            "granite": Family("interleaved", scales=True),
+            "granite": Family("interleaved", scales=True), "minicpm": Family("interleaved", scales=True, needs_scales=True),
+            "internlm2": Family("interleaved"),
             "granitemoe": Family("interleaved", scales=True, experts=True, expert_width="feed_forward_length", shared_expert=True,
                                  plain_shared=True),
             "granitehybrid": Family("interleaved", scales=True, mamba=True, fused=MAMBA_IN, biases=("ssm_conv1d",), may_lack_biases=True,
@@ -455,7 +457,8 @@ class Reader:
 
     def _scale(self, key: str, absent: float) -> float:
         """A number of families with scales, or `absent`; 0 means "not set" in files written by llama.cpp."""
-        return float(self._number(key, 0.0) if self.family.scales else 0.0) or absent
+        unset = None if self.family.needs_scales and key != "attention.scale" else 0.0
+        return float(self._number(key, unset) if self.family.scales else 0.0) or absent
 
     def _rope(self, dims: int) -> Rope:
         kind, factor = self._value(f"{self.arch}.rope.scaling.type", "linear"), self._number("rope.scaling.factor", 1.0)
