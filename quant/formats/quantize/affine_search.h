@@ -190,8 +190,10 @@ class AffineSearch {
     };
     for (const float clip : {-0.3f, 0.3f, 0.9f, 1.5f})
       for (const float share : {0.0f, 0.5f, 1.0f}) start(clip, share);
-    if constexpr (kWeighted) {  // weights that count little may be clipped further
-      for (const float clip : {0.6f, 1.2f, 2.2f, 3.2f, 5.0f})
+    // Weights that count little may be clipped further; weights that were quantized before may have
+    // a step less.
+    if constexpr (kWeighted) {
+      for (const float clip : {-1.0f, -0.6f, 0.0f, 0.6f, 1.2f, 2.2f, 3.2f, 5.0f})
         for (const float share : {0.0f, 0.25f, 0.5f, 0.75f, 1.0f}) start(clip, share);
     }
     for (int i = 0; i < kRefinements; ++i) {

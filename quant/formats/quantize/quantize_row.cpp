@@ -38,22 +38,15 @@ bool all_within(std::span<const float> x, float limit) {
   return beyond == 0;
 }
 
-/// What the squared error of each weight x of a chunk counts:
-///
-///   importance * sqrt(mean of x x + x x), over the largest of these
-///
-/// The formula is that of ggml's quantizers (ggml-quants.c, MIT).
-void set_error_weights(const float (&x)[kChunk], std::span<const float> importance,
-                       float (&w)[kChunk]) {
-  float squares = 0;
-  for (const float value : x) squares += value * value;
-  const float mean = squares / static_cast<float>(importance.size());
-  float largest = 0;
+/// What the squared errors of a chunk's weights count: importances, over the largest of these.
+/// ggml's quantizers (ggml-quants.c, MIT) multiply them by sqrt(mean of x x + x x), which gives
+/// larger divergences (docs/quantization.md).
+void set_error_weights(std::span<const float> importance, float (&w)[kChunk]) {
+  const float largest = *std::ranges::max_element(importance);
   for (std::size_t j = 0; j < kChunk; ++j) {
-    w[j] = j < importance.size() ? importance[j] * std::sqrt(mean + x[j] * x[j]) : 0;
-    largest = std::max(largest, w[j]);
+    const float own = j < importance.size() ? importance[j] : 0;
+    w[j] = largest > 0 ? std::max(own / largest, kLeastWeight) : 1;
   }
-  for (float& weight : w) weight = largest > 0 ? std::max(weight / largest, kLeastWeight) : 1;
 }
 
 template <typename Block>
@@ -137,7 +130,7 @@ void quantize_blocks(std::span<const float> row, std::span<const float> importan
     for (std::size_t j = 0; j < part.size(); j += kWeights)
       if (all_within(part.subspan(j, kWeights), limit)) std::copy_n(&part[j], kWeights, x + j);
     float w[kChunk];
-    if (!importance.empty()) set_error_weights(x, importance.subspan(first, part.size()), w);
+    if (!importance.empty()) set_error_weights(importance.subspan(first, part.size()), w);
     Block blocks[kChunk / kWeights];
     quantize_chunk(x, importance.empty() ? nullptr : w, blocks);
     for (std::size_t b = 0; b < part.size() / kWeights; ++b)

@@ -23,10 +23,9 @@ bool is_quantization_target(WeightType type);
 /// whose scale f16 cannot hold (from about 5 * 10^5 in Q4_0 to 2 * 10^8 in Q6_K; in NVFP4 from
 /// 5376), gets an infinite scale (NVFP4: NaN), which first_nonfinite_block() finds; F16 and BF16
 /// keep NaN and infinity themselves. MXFP4 holds every finite weight.
-/// @param importance  of each weight, at least 0: how much its error matters, in any unit, such as
-///     the mean square of the activation that it is multiplied with. Empty: all the same. Types
-///     with a search minimize the sum of squared errors, each times importance * sqrt(m + x x),
-///     where m is the mean of x x over the chunk; others do not use it
+/// @param importance  of each weight, at least 0: how much its squared error matters, in any unit,
+///     such as the mean square of the activation that it is multiplied with. Empty: all the same.
+///     Types with a search use it
 /// @pre is_quantization_target(type), out.size() == row_bytes(type, row.size()), and row begins at
 /// a
 ///      multiple of 256 weights of the tensor if bytes are to be those of the whole
