@@ -41,15 +41,17 @@ Result<int> merge_lora(const GgufArguments& arguments, const ToolContext& contex
   LLM_RETURN_IF_ERROR(check_output("OUT", arguments.third, std::span(&option.path, 1)));
   LLM_TRY(const std::string_view architecture, base.gguf.get_string("general.architecture"));
   if (adapter.architecture != architecture)
-    return in_file(
-        adapter.gguf.value_error(ErrorCode::kMalformed, "general.architecture",
-                                 fmt::format("found \"{}\", need \"{}\" (the model's)",
-                                             adapter.architecture, architecture)),
-        option.path);
+    return in_file(adapter.gguf.value_error(ErrorCode::kMalformed, "general.architecture",
+                                            fmt::format("found \"{}\", need \"{}\" (the model's)",
+                                                        adapter.architecture, architecture)),
+                   option.path);
   for (const FileUpdate& update : adapter.updates) {
     const GgufTensor* tensor = base.gguf.find_tensor(update.name);
     if (Status fits = check_update(update, tensor); !fits.ok())
       return in_file(std::move(fits).error(), option.path);
+  }
+  for (const FileUpdate& update : adapter.updates) {
+    const GgufTensor* tensor = base.gguf.find_tensor(update.name);
     if (is_float(tensor->type) || arguments.dequantize) continue;
     return in_file(
         Error{.code = ErrorCode::kUnsupported,
@@ -71,9 +73,8 @@ Result<int> merge_lora(const GgufArguments& arguments, const ToolContext& contex
                      }};
   };
   ProgressBar progress(!context.quiet(), "tensors");
-  LLM_TRY(WrittenFile written,
-          write_gguf(base, {base.gguf.entries(), base.gguf.tensors(), change}, arguments.third,
-                     progress));
+  LLM_TRY(WrittenFile written, write_gguf(base, {base.gguf.entries(), base.gguf.tensors(), change},
+                                          arguments.third, progress));
   LLM_RETURN_IF_ERROR(adapter.file.check_unchanged());
   LLM_RETURN_IF_ERROR(written.file.commit());
   progress.clear();
