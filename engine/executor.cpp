@@ -104,6 +104,14 @@ Result<std::unique_ptr<Sequence>> Executor::open(std::shared_ptr<Executor> execu
   return std::unique_ptr<Sequence>(new Sequence(std::move(executor), chosen));
 }
 
+std::uint64_t activation_bytes(const HyperParameters& config, std::size_t rows, std::size_t texts) {
+  const std::size_t row = 3 * config.d_model + 2 * config.most(&LayerSpec::q_rows) +
+                          2 * config.most(&LayerSpec::kv_rows) + 2 * config.d_inputs +
+                          3 * config.most(&LayerSpec::ffn_width) +
+                          config.most(&LayerSpec::n_ffn_used) * config.d_model;
+  return sizeof(float) * (rows * row + texts * config.n_vocab);
+}
+
 Result<std::unique_ptr<Sequence>> open_sequence(std::shared_ptr<const Model> model,
                                                 const ExecutorOptions& options,
                                                 const SequenceOptions& sequence) {

@@ -235,6 +235,11 @@ class Sequence final : public Session {
   ProbeSink* probe_ = nullptr;
 };
 
+/// About what an executor takes for the activations of a pass of `rows` tokens, with the logits of
+/// `texts` of them: residual stream, what is added to it and its norm; queries, keys, values and
+/// their outputs; layers' own inputs; what feed-forwards hold.
+std::uint64_t activation_bytes(const HyperParameters& config, std::size_t rows, std::size_t texts);
+
 /// A sequence with an executor of its own: what a tool that runs one text needs.
 Result<std::unique_ptr<Sequence>> open_sequence(std::shared_ptr<const Model> model,
                                                 const ExecutorOptions& options = {},

@@ -44,7 +44,7 @@ STANDS_ON = {
     "tools/common": ["engine/model", "engine/sampler"],
     # Models of the Hugging Face hub.
     "tools/hub": ["tools/common"],
-    "tools/llmgguf": ["tools/common", "validate/gguf_lint", "quant/formats/quantize"],
+    "tools/llmgguf": ["tools/common", "validate/gguf_lint", "validate/reference", "quant/formats/quantize"],
     "tools/llmquant": ["tools/common", "engine/model", "quant/formats/quantize"],
     # The scheduler with arrivals, lengths and a clock, real or virtual.
     "tools/llmload": ["tools/hub", "engine/sampler", "engine/batching"],

@@ -295,6 +295,172 @@ TEST_CASE("manifest options need their verb and spare what they read", "[llmgguf
   CHECK(promised.read("tiny.gguf") == before);
 }
 
+TEST_CASE("llmgguf set, add and rm change the metadata and nothing else", "[llmgguf]") {
+  const ToolFolder folder;
+  const std::string before = folder.read("tiny.gguf");
+  const auto value = [&](const std::string& file, const std::string& key) {
+    const auto shown = test::parse_json(folder.shell("llmgguf show --json -a " + file).out);
+    return shown["metadata"].value(key, Json())["value"];
+  };
+  // In place, where the size is the old one's.
+  const auto inode = [&] { return folder.shell("stat -c %i tiny.gguf").out; };
+  const std::string old_inode = inode();
+  folder.shell("llmgguf set tiny.gguf llama.block_count 7").must_end(0);
+  CHECK(value("tiny.gguf", "llama.block_count") == 7);
+  CHECK(inode() == old_inode);
+  CHECK(folder.read("tiny.gguf").size() == before.size());
+  folder.shell("llmgguf set tiny.gguf llama.block_count 1").must_end(0);
+  CHECK(folder.read("tiny.gguf") == before);
+  // Else through a copy.
+  folder.shell("llmgguf set tiny.gguf general.name 'a longer name'").must_end(0);
+  CHECK(value("tiny.gguf", "general.name") == "a longer name");
+  CHECK(inode() != old_inode);
+  folder.shell("llmgguf set tiny.gguf general.name tiny").must_end(0);
+  CHECK(folder.read("tiny.gguf") == before);
+  const auto added =
+      folder.shell("llmgguf add tiny.gguf my.key --type i16 -o new.gguf -- -3").must_end(0);
+  CHECK_THAT(added.out, StartsWith("new.gguf: "));
+  CHECK(value("new.gguf", "my.key") == -3);
+  folder.shell("llmgguf rm new.gguf my.key && cmp new.gguf tiny.gguf").must_end(0);
+  folder.write("chat.jinja", "{{ messages }}\n");
+  folder.shell("llmgguf set tiny.gguf --chat-template chat.jinja -o new.gguf --force").must_end(0);
+  CHECK(value("new.gguf", "tokenizer.chat_template") == "{{ messages }}\n");
+  CHECK(folder.read("tiny.gguf") == before);
+
+  const auto refused = [&](const std::string& words, Words need) {
+    folder.shell("llmgguf " + words).must_end(2, need);
+  };
+  refused("set tiny.gguf llama.blok_count 3", {"KEY", "did you mean llama.block_count?"});
+  refused("set tiny.gguf llama.block_count x", {"VALUE: found \"x\", need an integer from 0 to"});
+  refused("set tiny.gguf llama.block_count 4294967296", {"need an integer from 0 to 4294967295"});
+  refused("set tiny.gguf tokenizer.ggml.tokens x", {"an array"});
+  refused("set tiny.gguf general.name", {"need KEY and VALUE"});
+  refused("add tiny.gguf general.name x", {"which the file has"});
+  refused("add tiny.gguf my.key x --type u99", {"--type: found \"u99\""});
+  refused("add tiny.gguf general.alignment 64 --type u32", {"layout"});
+  refused("rm tiny.gguf my.key", {"need a key of the file"});
+  refused("set tiny.gguf general.name x -o chat.jinja", {"found a file that exists", "--force"});
+  refused("merge tiny.gguf x --dequantize", {"--dequantize: found with merge"});
+  refused("shwo tiny.gguf", {"VERB: found \"shwo\"", "did you mean show?"});
+  refused("shwo", {"VERB: found \"shwo\"", "did you mean show?"});
+  CHECK(folder.read("tiny.gguf") == before);
+}
+
+TEST_CASE("llmgguf export and import move a tensor to NumPy and back", "[llmgguf]") {
+  const ToolFolder folder;
+  const std::string q = " tiny.gguf blk.0.attn_q.weight ";
+  folder.shell("llmgguf export" + q + "q.npy").must_end(0);
+  const std::string npy = folder.read("q.npy");
+  CHECK(npy.find("'shape': (32,32)") != std::string::npos);
+  // Codes and scales of Q8_0 and Q4_0 come back from their own weights.
+  folder.shell("llmgguf import" + q + "q.npy -o same.gguf && cmp tiny.gguf same.gguf").must_end(0);
+  std::string other = npy;
+  const float half = 0.5F;
+  for (std::size_t at = other.size() - 4 * 32 * 32; at < other.size(); at += 4)
+    std::memcpy(other.data() + at, &half, 4);
+  folder.write("half.npy", other);
+  folder.shell("llmgguf import" + q + "half.npy -o half.gguf").must_end(0);
+  folder.shell("llmgguf export half.gguf blk.0.attn_q.weight back.npy && cmp half.npy back.npy")
+      .must_end(0);
+  folder.shell("llmgguf export" + q + "q.npy")
+      .must_end(2, {"q.npy: OUT: found a file that exists"});
+  folder.shell("llmgguf export tiny.gguf blk.0.attn_z.weight x.npy")
+      .must_end(2, {"TENSOR", "did you mean blk.0.attn_"});
+  folder.shell("llmgguf import tiny.gguf output_norm.weight q.npy")
+      .must_end(3, {"q.npy: shape: found (32, 32), need (32)"});
+  folder.write("short.npy", npy.substr(0, npy.size() - 1));
+  folder.shell("llmgguf import" + q + "short.npy")
+      .must_end(3, {"data: found 4095 bytes, need 4096"});
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(other.data() + other.size() - 4, &nan, 4);
+  folder.write("nan.npy", other);
+  folder.shell("llmgguf import" + q + "nan.npy").must_end(7, {"nan.npy: data"});
+}
+
+TEST_CASE("llmgguf block prints scales, codes and weights", "[llmgguf]") {
+  const ScratchDirectory directory;
+  TinyGguf model = TinyGguf::llama();
+  std::string& data = model.tensor("blk.0.ffn_gate.weight").data;  // Q4_0
+  std::string block = encoded(f32_to_f16(0.5F));
+  for (int i = 0; i < 16; ++i) block += static_cast<char>(i << 4 | (15 - i));
+  data.replace(18 * 5, 18, block);
+  const std::string path = directory.write("m.gguf", model.bytes());
+  run_tool("llmgguf", {"block", path, "blk.0.ffn_gate.weight", "5"})
+      .must_end(0, {},
+                {"Q4_0 block 5, 32 weights from row 5, column 0, 18 bytes", "scale d = 0.5",
+                 "0:  7  6  5  4", "16:  -8  -7", "0:  3.5  3  2.5"});
+  run_tool("llmgguf", {"block", path, "blk.0.ffn_gate.weight", "256"})
+      .must_end(2, {"BLOCK: found \"256\", need 0 to 255"});
+  run_tool("llmgguf", {"block", path, "blk.0.ffn_down.weight", "0"})  // Q4_K
+      .must_end(0, {}, {"dmin = ", "sub-blocks of 32: scale, min"});
+}
+
+TEST_CASE("llmgguf size says what a run takes", "[llmgguf]") {
+  const ToolFolder folder;
+  const auto size = [&](const std::string& options) {
+    return test::parse_json(
+        folder.shell("llmgguf size tiny.gguf --json " + options).must_end(0).out);
+  };
+  const Json usual = size("");
+  CHECK(usual["context"] == 64);
+  CHECK(usual["total_bytes"] == usual["weights_bytes"].get<std::size_t>() +
+                                    usual["kv_bytes"].get<std::size_t>() +
+                                    usual["activations_bytes"].get<std::size_t>());
+  // A page has 256 positions of 2 KV heads of 8 values each, keys and values.
+  CHECK(usual["kv_bytes"] == 256 * 2 * 8 * 2 * 2);
+  CHECK(size("--kv f32")["kv_bytes"] == 2 * usual["kv_bytes"].get<std::size_t>());
+  CHECK(size("-c 257 -b 1")["kv_bytes"] == 2 * usual["kv_bytes"].get<std::size_t>());
+  CHECK(size("-b 1")["activations_bytes"] < usual["activations_bytes"]);
+  folder.shell("llmgguf size tiny.gguf -c 2000000000").must_end(1, {}, {"it does not fit"});
+  folder.shell("llmgguf show tiny.gguf -c 5").must_end(2, {"--ctx-size: found with show"});
+}
+
+TEST_CASE("llmgguf diff recognizes what has become of a tensor", "[llmgguf]") {
+  const ScratchDirectory directory;
+  TinyGguf model = TinyGguf::llama();
+  const auto set_f32 = [&](const std::string& name, std::uint64_t cols, std::uint64_t rows) {
+    TinyGguf::Tensor& tensor = model.tensor(name);
+    tensor.type = 0;
+    tensor.dims = {cols, rows};
+    tensor.data = random_weights(WeightType::kF32, rows, cols, 1, rows + name.size());
+  };
+  set_f32("blk.0.attn_k.weight", 32, 16);
+  set_f32("blk.0.attn_q.weight", 32, 32);
+  const std::string first = directory.write("a.gguf", model.bytes());
+  const auto data = [&](const std::string& name) -> std::string& {
+    return model.tensor(name).data;
+  };
+  std::swap(data("blk.0.ffn_gate.weight"), data("blk.0.ffn_up.weight"));
+  model.tensor("blk.0.ffn_up.weight").type = model.tensor("blk.0.ffn_gate.weight").type;
+  std::string& norm = data("blk.0.attn_norm.weight");
+  norm.replace(0, 4, encoded(3.0F));
+  std::string& k = data("blk.0.attn_k.weight");
+  std::rotate(k.begin(), k.begin() + 5 * 128, k.end());
+  std::string& q = data("blk.0.attn_q.weight");
+  const std::string straight = q;
+  for (std::size_t r = 0; r < 32; ++r)
+    for (std::size_t c = 0; c < 32; ++c)
+      std::memcpy(q.data() + 4 * (r * 32 + c), straight.data() + 4 * (c * 32 + r), 4);
+  std::string& output_norm = data("output_norm.weight");
+  for (std::size_t i = 0; i < output_norm.size(); i += 4) {
+    float value;
+    std::memcpy(&value, output_norm.data() + i, 4);
+    output_norm.replace(i, 4, encoded(value * 1.25F));
+  }
+  const auto diff =
+      run_tool("llmgguf", {"diff", first, directory.write("b.gguf", model.bytes())})
+          .must_end(1, {},
+                    {"blk.0.attn_k.weight: F32 [32, 16]", "the same rows in another order",
+                     "transposed\n", "1.25 times the first"});
+  CHECK_THAT(diff.out, Contains("exchanged with blk.0.ffn_up.weight") ||
+                           Contains("the bytes of blk.0.ffn_up.weight"));
+  for (const std::string line : {"blk.0.attn_norm.weight"}) {
+    const std::size_t at = diff.out.find(line);
+    REQUIRE(at != std::string::npos);
+    CHECK(diff.out.substr(at, diff.out.find('\n', at) - at).find(';') == std::string::npos);
+  }
+}
+
 }  // namespace
 
 }  // namespace llm::test

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tools/common/options.h"
@@ -20,6 +21,24 @@ Result<AdapterOption> AdapterOption::parse(std::string_view text) {
   return usage_error("--lora", fmt::format("found \"{}\", need FILE or FILE:SCALE with a finite "
                                            "number",
                                            text));
+}
+
+namespace {
+
+/// Without folders and ".gguf".
+std::string stem(std::string_view path) {
+  path.remove_prefix(path.rfind('/') + 1);
+  return std::string(path.substr(0, path.rfind(".gguf")));
+}
+
+}  // namespace
+
+Result<AdapterOption> AdapterOption::parse_named(std::string_view text) {
+  const std::size_t end = std::min(text.find('='), text.size());
+  const bool is_named = end < text.size() && text.substr(0, end).find('/') == std::string::npos;
+  LLM_TRY(AdapterOption option, parse(is_named ? text.substr(end + 1) : text));
+  option.name = is_named ? std::string(text.substr(0, end)) : stem(option.path);
+  return option;
 }
 
 Result<std::vector<AdapterOption>> parse_adapters(const std::vector<std::string>& texts) {

@@ -7,6 +7,7 @@
 #include "base/result.h"
 #include "engine/gguf/gguf_file.h"
 #include "engine/gguf/gguf_split.h"
+#include "engine/model/precision.h"
 #include "tools/common/tool.h"
 
 namespace llm {
@@ -19,14 +20,19 @@ struct GgufArguments {
   bool json = false;
   bool strict = false;
   bool vocab_only = false;
-  bool all = false;         ///< whole arrays and strings
-  std::size_t parts = 0;    ///< of split
-  std::string max_size;     ///< of a part of split: "2G"
-  std::string output;       ///< of hash: the manifest
-  std::string manifest;     ///< of verify
-  std::string fix;          ///< of doctor: the mended copy
-  bool force = false;       ///< existing files are replaced
-  bool dequantize = false;  ///< of merge-lora
+  bool all = false;           ///< whole arrays and strings
+  std::size_t parts = 0;      ///< of split
+  std::string max_size;       ///< of a part of split: "2G"
+  std::string output;         ///< of hash: the manifest; of set, add, rm and import: the copy
+  std::string type = "str";   ///< of add
+  std::string chat_template;  ///< of set: a file
+  std::size_t context = 0;    ///< of size; 0: the model's
+  std::size_t batch = 512;    ///< of size
+  KvType kv = KvType::kF16;   ///< of size
+  std::string manifest;       ///< of verify
+  std::string fix;            ///< of doctor: the mended copy
+  bool force = false;         ///< existing files are replaced
+  bool dequantize = false;    ///< of merge-lora
   int threads = 0;
 };
 
@@ -48,6 +54,17 @@ Result<int> merge_gguf(const GgufArguments& arguments, const ToolContext& contex
 Result<int> doctor_gguf(const GgufArguments& arguments, const ToolContext& context);
 /// Writes the model FILE with the adapter OTHER merged to the third file.
 Result<int> merge_lora(const GgufArguments& arguments, const ToolContext& context);
+/// Changes the value of the key OTHER, or adds or removes the key.
+Result<int> set_key(const GgufArguments& arguments, const ToolContext& context);
+Result<int> add_key(const GgufArguments& arguments, const ToolContext& context);
+Result<int> remove_key(const GgufArguments& arguments, const ToolContext& context);
+/// Writes the tensor OTHER to an NPY file in f32, or takes it from one.
+Result<int> export_tensor(const GgufArguments& arguments, const ToolContext& context);
+Result<int> import_tensor(const GgufArguments& arguments, const ToolContext& context);
+/// Prints a block of the tensor OTHER: scales, codes, weights.
+Result<int> show_block(const GgufArguments& arguments, const ToolContext& context);
+/// Prints what memory a run of the model takes; exit code 1 where it does not fit.
+Result<int> show_size(const GgufArguments& arguments, const ToolContext& context);
 Result<int> diff_gguf(const GgufArguments& arguments, const ToolContext& context);
 
 /// The version of every JSON object that llmgguf prints.

@@ -6,6 +6,7 @@
 #include "base/shown_text.h"
 #include "tools/common/progress.h"
 #include "tools/llmgguf/commands.h"
+#include "tools/llmgguf/likeness.h"
 
 namespace llm {
 namespace {
@@ -18,6 +19,7 @@ struct Difference {
   std::string name;
   std::string first;
   std::string second;
+  std::string likely = {};  ///< what has become of the tensor, where it is recognized
 };
 
 bool same_bytes(std::span<const std::byte> a, std::span<const std::byte> b) {
@@ -49,6 +51,7 @@ void compare_entries(const GgufFile& a, const GgufFile& b, std::vector<Differenc
 
 void compare_tensors(const OpenGguf& a, const OpenGguf& b, std::vector<Difference>& out,
                      ProgressBar& progress) {
+  std::vector<const GgufTensor*> differing_tensors;  // that both have
   std::size_t done = 0;
   std::size_t total = 0;
   for (const GgufTensor& tensor : a.gguf.tensors()) total += tensor.n_bytes;
@@ -63,6 +66,7 @@ void compare_tensors(const OpenGguf& a, const OpenGguf& b, std::vector<Differenc
     }
     if (tensor.type != other->type || tensor.dims != other->dims) {
       out.push_back({"tensor", name, tensor_text(tensor), tensor_text(*other)});
+      differing_tensors.push_back(&tensor);
       continue;
     }
     const auto first = a.gguf.tensor_data(tensor);
@@ -72,9 +76,15 @@ void compare_tensors(const OpenGguf& a, const OpenGguf& b, std::vector<Differenc
     a.file.drop_pages(first);
     b.file.drop_pages(second);
     if (differing == 0) continue;
+    differing_tensors.push_back(&tensor);
     const std::string text =
         fmt::format("{}, {} of {} bytes differ", tensor_text(tensor), differing, first.size());
     out.push_back({"tensor", name, text, text});
+  }
+  for (Difference& d : out) {
+    const GgufTensor* x = d.kind == "tensor" ? a.gguf.find_tensor(d.name) : nullptr;
+    if (x != nullptr && !d.second.empty())
+      d.likely = likeness(a, *x, b, *b.gguf.find_tensor(d.name), differing_tensors);
   }
   for (const GgufTensor& tensor : b.gguf.tensors()) {
     if (a.gguf.find_tensor(tensor.name) != nullptr) continue;
@@ -86,12 +96,13 @@ std::string diff_text(const std::vector<Difference>& differences) {
   std::string out;
   for (const Difference& d : differences) {
     const std::string name = shown(d.name);
+    const std::string likely = d.likely.empty() ? "" : "; " + d.likely;
     if (d.first == d.second) {
-      out += fmt::format("! {} {}: {}\n", d.kind, name, d.first);
+      out += fmt::format("! {} {}: {}{}\n", d.kind, name, d.first, likely);
       continue;
     }
     if (!d.first.empty()) out += fmt::format("- {} {}: {}\n", d.kind, name, d.first);
-    if (!d.second.empty()) out += fmt::format("+ {} {}: {}\n", d.kind, name, d.second);
+    if (!d.second.empty()) out += fmt::format("+ {} {}: {}{}\n", d.kind, name, d.second, likely);
   }
   return out;
 }
@@ -100,6 +111,7 @@ std::string diff_json(const GgufArguments& arguments, const std::vector<Differen
   OrderedJson list = OrderedJson::array();
   for (const Difference& d : differences) {
     list.push_back({{"kind", d.kind}, {"name", d.name}, {"first", d.first}, {"second", d.second}});
+    if (!d.likely.empty()) list.back()["likely"] = d.likely;
   }
   const OrderedJson all = {{"schema_version", kGgufSchemaVersion},
                            {"first", arguments.file},

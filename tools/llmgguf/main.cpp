@@ -19,6 +19,7 @@ struct Verb {
   Result<int> (*run)(const GgufArguments&, const ToolContext&);
   std::string_view other = {};  ///< what the word after FILE is; empty: there is none
   std::string_view third = {};  ///< and the next one
+  bool may_lack_them = false;   ///< the verb says when
 };
 constexpr std::array kVerbs = {
     Verb{"show", show_gguf},
@@ -29,6 +30,13 @@ constexpr std::array kVerbs = {
     Verb{"split", split_gguf, "the NAME of the parts"},
     Verb{"merge", merge_gguf, "the file to write"},
     Verb{"merge-lora", merge_lora, "the adapter", "the file to write"},
+    Verb{"set", set_key, "KEY", "VALUE", true},
+    Verb{"add", add_key, "KEY", "VALUE"},
+    Verb{"rm", remove_key, "KEY"},
+    Verb{"export", export_tensor, "TENSOR", "the NPY file to write"},
+    Verb{"import", import_tensor, "TENSOR", "the NPY file to read"},
+    Verb{"block", show_block, "TENSOR", "the number of the block"},
+    Verb{"size", show_size},
 };
 
 OptionTable make_table(GgufArguments& arguments) {
@@ -41,18 +49,22 @@ OptionTable make_table(GgufArguments& arguments) {
       .positional("OTHER", &arguments.other_file, false,
                   "diff: the second file; merge: the file to write; split: the NAME in the names "
                   "of the parts (NAME-00001-of-00003.gguf); merge-lora: the adapter, or "
-                  "ADAPTER:SCALE")
+                  "ADAPTER:SCALE; set, add, rm: the key; export, import, block: the tensor")
       .file();
-  table.positional("OUT", &arguments.third, false, "merge-lora: the file to write").file();
+  table
+      .positional("OUT", &arguments.third, false,
+                  "merge-lora: the file to write; set, add: the value; export, import: the NPY "
+                  "file; block: the number of the block")
+      .file();
   table.flag("json", &arguments.json, "print JSON");
   table.flag("a,all", &arguments.all, "show: print complete arrays and strings");
   table.flag("strict", &arguments.strict,
              "verify: treat trailing bytes and unknown tensors as errors instead of warnings");
   table.flag("vocab-only", &arguments.vocab_only,
              "verify: check only the vocabulary, for files without tensors");
-  table.file(
-      "o,output", "MANIFEST", &arguments.output,
-      "hash: also write a manifest of the file, for verify --manifest and llmrun --verify-model");
+  table.file("o,output", "OUT", &arguments.output,
+             "hash: also write a manifest of the file to OUT, for verify --manifest and llmrun "
+             "--verify-model; set, add, rm, import: write the changed file to OUT instead of FILE");
   table.file("manifest", "FILE", &arguments.manifest,
              "verify: compare every byte with this manifest, which hash -o writes, and name what "
              "differs (exit code 8)");
@@ -69,6 +81,20 @@ OptionTable make_table(GgufArguments& arguments) {
   table.text("max-size", "SIZE", &arguments.max_size,
              "split: make parts with at most SIZE bytes of tensors (such as 300M or 2G); a larger "
              "tensor gets a separate part");
+  table.text("type", "TYPE", &arguments.type,
+             "add: the type of the value: u8, u16, u32, u64, i8, i16, i32, i64, f32, f64, bool or "
+             "str");
+  table.file("chat-template", "FILE", &arguments.chat_template,
+             "set: instead of KEY and VALUE: the chat template is the text in FILE");
+  table
+      .integer("c,ctx-size", "N", &arguments.context, 0, INT32_MAX,
+               "size: context size in tokens; 0: from the model file")
+      .shown_default("from the model file");
+  table.integer("b,batch-size", "N", &arguments.batch, 1, 65536,
+                "size: maximum number of tokens in one forward pass");
+  table.choice("kv", "TYPE", &arguments.kv,
+               {{"f16", KvType::kF16}, {"f32", KvType::kF32}, {"q8", KvType::kQ8}},
+               "size: type of the KV cache");
   table.flag("dequantize", &arguments.dequantize,
              "merge-lora: write quantized tensors that the adapter updates in F32");
   table.flag("force", &arguments.force, "replace files that exist");
@@ -91,6 +117,17 @@ OptionTable make_table(GgufArguments& arguments) {
                 "merge the parts into one file");
   table.example("llmgguf merge-lora model-f16.gguf adapter.gguf:0.5 merged-f16.gguf",
                 "merge a LoRA adapter into a model, at half its strength");
+  table.example("llmgguf set model.gguf general.name \"My model\"",
+                "change a value, in place if it has the same size");
+  table.example("llmgguf set model.gguf --chat-template chat.jinja -o new.gguf",
+                "write a copy with another chat template");
+  table.example("llmgguf add model.gguf general.quantized_by me", "add a key");
+  table.example("llmgguf export model.gguf blk.0.attn_q.weight q.npy",
+                "write a tensor to a file for NumPy, in f32");
+  table.example("llmgguf block model.gguf blk.0.attn_q.weight 7",
+                "print the scales, codes and weights of a block");
+  table.example("llmgguf size model.gguf -c 32768 --kv q8",
+                "print the memory that a run takes; exit code 1 if it does not fit");
   return table;
 }
 
@@ -98,7 +135,7 @@ OptionTable make_table(GgufArguments& arguments) {
 Status check_words(const GgufArguments& arguments, const Verb& verb) {
   for (const auto& [name, wanted, found] : {std::tuple("OTHER", verb.other, arguments.other_file),
                                             std::tuple("OUT", verb.third, arguments.third)}) {
-    if (!wanted.empty() && found.empty())
+    if (!wanted.empty() && found.empty() && !verb.may_lack_them)
       return usage_error(name, fmt::format("found nothing, need {} of {}", wanted, verb.name));
     if (wanted.empty() && !found.empty())
       return usage_error(name, fmt::format("found \"{}\", need none with {}", found, verb.name));
@@ -108,12 +145,15 @@ Status check_words(const GgufArguments& arguments, const Verb& verb) {
 
 /// Options that one verb has.
 Status check_options(const GgufArguments& arguments, const ToolContext& context) {
-  for (const auto& [option, verb] :
-       {std::pair("output", "hash"), std::pair("manifest", "verify"), std::pair("fix", "doctor"),
-        std::pair("dequantize", "merge-lora")}) {
-    if (context.options.given(option) && arguments.verb != verb)
+  for (const auto& [option, verbs] :
+       {std::pair("output", "hash, set, add, rm, import"), std::pair("manifest", "verify"),
+        std::pair("fix", "doctor"), std::pair("dequantize", "merge-lora"), std::pair("type", "add"),
+        std::pair("chat-template", "set"), std::pair("ctx-size", "size"),
+        std::pair("batch-size", "size"), std::pair("kv", "size")}) {
+    if (context.options.given(option) &&
+        fmt::format(" {},", verbs).find(fmt::format(" {},", arguments.verb)) == std::string::npos)
       return usage_error(OptionTable::dashed(option),
-                         fmt::format("found with {}, need {}", arguments.verb, verb));
+                         fmt::format("found with {}, need {}", arguments.verb, verbs));
   }
   return Ok{};
 }

@@ -49,6 +49,9 @@ Result<int> merge_lora(const GgufArguments& arguments, const ToolContext& contex
     const GgufTensor* tensor = base.gguf.find_tensor(update.name);
     if (Status fits = check_update(update, tensor); !fits.ok())
       return in_file(std::move(fits).error(), option.path);
+  }
+  for (const FileUpdate& update : adapter.updates) {
+    const GgufTensor* tensor = base.gguf.find_tensor(update.name);
     if (is_float(tensor->type) || arguments.dequantize) continue;
     return in_file(
         Error{.code = ErrorCode::kUnsupported,

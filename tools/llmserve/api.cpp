@@ -94,7 +94,7 @@ HttpHandlers Api::handlers(std::function<void(const std::string&)> log,
 }
 
 std::span<const Api::Route> Api::routes() {
-  static constexpr std::array<Route, 31> kRoutes = {{
+  static constexpr std::array<Route, 33> kRoutes = {{
       {post("/v1/completions", "createCompletion", "Continue a prompt",
             {"CompletionRequest", completion_fields}),
        &Api::answer_texts<parse_completion>},
@@ -155,6 +155,14 @@ std::span<const Api::Route> Api::routes() {
       {get("/slots", "slots", "The slots, in the format of llama-server's API", /*needs_key=*/true,
            /*asks_model=*/true),
        &Api::slots},
+      {get("/lora-adapters", "loraAdapters", "The adapters, in the format of llama-server's API",
+           /*needs_key=*/true, /*asks_model=*/true),
+       &Api::lora_adapters},
+      {post("/lora-adapters", "setLoraAdapters",
+            "Set the scales of adapters for requests that do not choose any; the list alone, as "
+            "llama-server takes it, is accepted, too",
+            {"LoraAdaptersRequest", adapter_fields}),
+       &Api::answer_facts<adapters_answer>},
       {get("/v1/models", "listModels", "The models, each under all of its names"),
        &Api::list_models},
       {get("/v1/models/{model}", "retrieveModel", "A model"), &Api::show_model},
@@ -209,6 +217,14 @@ const Api::Route* Api::find_route(std::string_view method, std::string_view path
   return find_route(method, std::string(kVersion).append(path));
 }
 
+std::string Api::methods_at(const Route& known) {
+  std::string methods;
+  for (const Route& route : routes())
+    if (route.operation.path == known.operation.path)
+      methods += fmt::format("{}, ", route.operation.method);
+  return methods.append(kOptions);
+}
+
 namespace {
 
 /// HEAD is answered as GET, without the body.
@@ -224,8 +240,7 @@ void Api::handle(const std::shared_ptr<HttpExchange>& arrived) {
   const HttpRequest& request = exchange->request();
   if (request.method == kOptions) {
     const Route* known = find_route("", request.path);
-    return exchange->answer(
-        AccessControl::preflight(fmt::format("{}, {}", known->operation.method, kOptions)));
+    return exchange->answer(AccessControl::preflight(methods_at(*known)));
   }
   (this->*find_route(asked_method(request), request.path)->handle)(exchange);
 }
@@ -243,9 +258,9 @@ std::optional<HttpAnswer> Api::refusal_of(const HttpRequest& head) const {
   if (head.method == kOptions) return std::nullopt;
   const Route* route = find_route(asked_method(head), head.path);
   if (route == nullptr) {
-    const std::string_view method = known->operation.method;
-    return error_answer(405, fmt::format("need {}", method), "",
-                        {{"Allow", fmt::format("{}, {}", method, kOptions)}});
+    const std::string methods = methods_at(*known);
+    return error_answer(405, "need " + methods.substr(0, methods.rfind(", ")), "",
+                        {{"Allow", methods}});
   }
   if (route->operation.needs_key && !access_.has_key(head)) {
     return error_answer(401, "need `Authorization: Bearer KEY` with this server's key",

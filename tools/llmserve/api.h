@@ -52,6 +52,8 @@ class Api {
   };
   static std::span<const Route> routes();
   static const Route* find_route(std::string_view method, std::string_view path);
+  /// Those that the path of that route takes: "GET, POST, OPTIONS".
+  static std::string methods_at(const Route& known);
 
   std::optional<HttpAnswer> refuse(const HttpRequest& head) const;
   /// The same in OpenAI's shape.
@@ -92,6 +94,7 @@ class Api {
   void ollama_tags(const std::shared_ptr<HttpExchange>& exchange);
   void ollama_ps(const std::shared_ptr<HttpExchange>& exchange);
   void slots(const std::shared_ptr<HttpExchange>& exchange);
+  void lora_adapters(const std::shared_ptr<HttpExchange>& exchange);
   void ollama_version(const std::shared_ptr<HttpExchange>& exchange);
   void list_models(const std::shared_ptr<HttpExchange>& exchange);
   void show_model(const std::shared_ptr<HttpExchange>& exchange);

@@ -115,6 +115,20 @@ void Api::show_model(const std::shared_ptr<HttpExchange>& exchange) {
   exchange->answer(error_answer(wrong_field("model", shown_json(id), manager_.names())));
 }
 
+void Api::lora_adapters(const std::shared_ptr<HttpExchange>& exchange) {
+  answer_of_model(exchange, [](const LoadedModel& model) -> AnswerJson {
+    AnswerJson list = AnswerJson::array();
+    const ServedAdapters& adapters = *model.facts.adapters;
+    const std::vector<float> scales = adapters.scales();
+    for (std::size_t i = 0; i < scales.size(); ++i)
+      list.push_back({{"id", i},
+                      {"name", adapters.all()[i].name},
+                      {"path", adapters.all()[i].path},
+                      {"scale", scales[i]}});
+    return list;
+  });
+}
+
 /// What lm-eval's remote tokenizer asks for.
 void Api::tokenizer_info(const std::shared_ptr<HttpExchange>& exchange) {
   answer_of_model(exchange, [](const LoadedModel& model) -> AnswerJson {

@@ -43,6 +43,14 @@ void add_model_options(OptionTable& table, ServeArguments& a) {
   table.file("packed-cache", "DIR", &a.packed_cache,
              "keep the packed weights in a file in DIR and map it into memory: later starts are "
              "faster, and processes share the memory");
+  table
+      .texts(
+          "lora,lora-scaled", "[NAME=]FILE[:SCALE]", &a.lora,
+          "load this LoRA adapter; requests that do not choose adapters get it at SCALE times its "
+          "strength; may be repeated")
+      .file();
+  table.flag("lora-init-without-apply", &a.lora_unapplied,
+             "requests that do not choose adapters get none");
 }
 
 void add_network_options(OptionTable& table, ServeArguments& a) {

@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "engine/generation/embedding.h"
 #include "engine/generation/speculation.h"
+#include "tools/common/adapter_option.h"
 #include "tools/common/chat_date.h"
 #include "tools/common/options.h"
 #include "tools/llmserve/http/http_server.h"
@@ -28,7 +29,10 @@ struct ServeArguments {
   bool strict = false;
   std::optional<std::string> manifest;
   std::string packed_cache;
-  std::optional<Pooling> pooling;  ///< of embeddings; none: as the file says
+  std::vector<std::string> lora;        ///< as typed
+  std::vector<AdapterOption> adapters;  ///< what it says
+  bool lora_unapplied = false;          ///< requests that ask for none have none
+  std::optional<Pooling> pooling;       ///< of embeddings; none: as the file says
 
   std::string host = "127.0.0.1";
   std::uint16_t port = 8080;

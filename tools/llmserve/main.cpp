@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -41,6 +42,29 @@ Result<std::vector<ModelManager::Model>> models_of(ServeArguments& a, const Tool
     return usage_error("--verify-model",
                        "found a manifest with --models, need none: each model's own");
   return find_models(a.models);
+}
+
+/// What --lora says, under names of their own; the models get a name with each.
+Status read_adapters(ServeArguments& a, std::vector<ModelManager::Model>& models) {
+  for (const auto& [option, given] :
+       {std::pair("--models", !a.models.empty()), std::pair("--receipts", !a.receipts.empty())}) {
+    if (given && !a.lora.empty())
+      return usage_error("--lora", fmt::format("found with {}, need one of them", option));
+  }
+  for (const std::string& text : a.lora) {
+    LLM_TRY(const AdapterOption adapter, AdapterOption::parse_named(text));
+    if (std::ranges::find(a.adapters, adapter.name, &AdapterOption::name) != a.adapters.end())
+      return usage_error(
+          "--lora", fmt::format("found the name \"{}\" twice, need unlike ones", adapter.name));
+    a.adapters.push_back(adapter);
+  }
+  for (ModelManager::Model& model : models) {
+    const std::size_t n = model.ids.size();
+    for (const AdapterOption& adapter : a.adapters)
+      for (std::size_t i = 0; i < n; ++i)
+        model.ids.push_back(fmt::format("{}:{}", model.ids[i], adapter.name));
+  }
+  return Ok{};
 }
 
 /// The log of --receipts, or null.
@@ -115,6 +139,7 @@ Result<int> run(ServeArguments& a, const ToolContext& context) {
                                               scheduler.step_tokens, scheduler.parallel));
   }
   LLM_TRY(auto models, models_of(a, context));
+  LLM_RETURN_IF_ERROR(read_adapters(a, models));
   LLM_TRY(AccessControl gate, AccessControl::create({.api_key = a.api_key,
                                                      .host = a.host,
                                                      .hosts = a.allow_hosts,

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -37,6 +38,7 @@ Result<std::shared_ptr<const Model>> load_file(const ServeArguments& a, const Se
   options.hash_file = true;
   options.manifest = a.manifest;
   options.packed_cache = a.packed_cache;
+  for (const AdapterOption& adapter : a.adapters) options.adapters.push_back(adapter.path);
   options.progress = served.progress ? served.progress : std::ref(bar);
   LLM_TRY(auto model, Model::load(served.path, options));
   bar.clear();
@@ -78,14 +80,15 @@ Result<SchedulerOptions> complete(const ServeArguments& a, const HyperParameters
   return scheduler;
 }
 
-/// Of a step's rows: residual stream, what is added to it and its norm; queries, keys, values and
-/// their outputs; layers' own inputs; what feed-forwards hold; and the logits of all texts.
-std::uint64_t activation_bytes(const HyperParameters& config, const SchedulerOptions& scheduler) {
-  const std::size_t row = 3 * config.d_model + 2 * config.most(&LayerSpec::q_rows) +
-                          2 * config.most(&LayerSpec::kv_rows) + 2 * config.d_inputs +
-                          3 * config.most(&LayerSpec::ffn_width) +
-                          config.most(&LayerSpec::n_ffn_used) * config.d_model;
-  return sizeof(float) * (scheduler.step_tokens * row + scheduler.parallel * config.n_vocab);
+/// About: their files.
+std::uint64_t adapter_bytes(const ServeArguments& a) {
+  std::uint64_t bytes = 0;
+  for (const AdapterOption& adapter : a.adapters) {
+    std::error_code missing;  // what loading names
+    const auto size = std::filesystem::file_size(adapter.path, missing);
+    bytes += missing ? 0 : size;
+  }
+  return bytes;
 }
 
 /// The template of conversations; null where the file has none that is understood.
@@ -121,6 +124,7 @@ ServedModel facts_of(const ServeArguments& a, const Served& served,
   facts.most_new_tokens = a.max_tokens > 0 ? a.max_tokens : scheduler.context;
   facts.most_texts = scheduler.parallel + scheduler.queue;
   facts.logs_receipts = !a.receipts.empty();
+  facts.adapters = std::make_shared<ServedAdapters>(a.adapters, !a.lora_unapplied);
   facts.grammars = std::make_shared<GrammarCompiler>(model->tokenizer());
   facts.model = std::move(model);
   return facts;
@@ -234,9 +238,10 @@ Result<LoadPlan> plan_model(const ServeArguments& a, const ModelManager::Model& 
   const auto proposer = proposer_bytes(a, file, model.path, served.scheduler);
   const bool may_do_without = a.draft.empty() && a.speculate == SpeculateKind::kAuto;
   if (!proposer.ok() && !may_do_without) return proposer.error();
-  const std::uint64_t bytes = weights.bytes + served.scheduler.kv_pages * page->page_bytes() +
-                              activation_bytes(file.config, served.scheduler) +
-                              (proposer.ok() ? *proposer : 0);
+  const std::uint64_t bytes =
+      weights.bytes + served.scheduler.kv_pages * page->page_bytes() +
+      activation_bytes(file.config, served.scheduler.step_tokens, served.scheduler.parallel) +
+      adapter_bytes(a) + (proposer.ok() ? *proposer : 0);
   // The loads of the model and of its MTP block open the file anew: it must be the planned one.
   auto planned = std::make_shared<const MappedFile>(std::move(file.file));
   return LoadPlan{.bytes = bytes, .load = [&a, served, planned]() -> Result<Lease> {

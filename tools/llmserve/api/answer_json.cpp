@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/sha256.h"
 #include "base/utf8.h"
 #include "quant/numerics/contract.h"
 #include "tools/llmserve/api/answer_request.h"
@@ -38,10 +39,15 @@ std::string random_digits() {
 
 }  // namespace
 
-std::string system_fingerprint(const ServedModel& served) {
+std::string system_fingerprint(const ServedModel& served, std::span<const float> adapters) {
+  std::string used;
+  for (std::size_t i = 0; i < adapters.size(); ++i)
+    if (adapters[i] != 0)
+      used += fmt::format("{} {:a} ", served.model->adapters()[i]->file_sha256(), adapters[i]);
+  if (!used.empty()) used = "-" + sha256_hex(std::as_bytes(std::span(used))).substr(0, 12);
   return fmt::format(
-      "llm-{}-{}-{}-{}", contract::kContractVersion, served.model->file_sha256().substr(0, 12),
-      served.model->compute() == Compute::kInt8 ? "int8" : "f32", kv_name(served.kv));
+      "llm-{}-{}-{}-{}{}", contract::kContractVersion, served.model->file_sha256().substr(0, 12),
+      served.model->compute() == Compute::kInt8 ? "int8" : "f32", kv_name(served.kv), used);
 }
 
 std::string error_body(std::string_view message, std::string_view type, std::string_view param,

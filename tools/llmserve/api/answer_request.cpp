@@ -47,6 +47,11 @@ Status check_cost(const AnswerRequest& request, const std::string& field) {
                      fmt::format("at most {}; lower max_tokens or n", kMostValues));
 }
 
+Result<std::vector<float>> adapters_of(const RequestBody& body, const ServedModel& served) {
+  if (served.adapters != nullptr) return served.adapters->wanted(body.lora, body.model);
+  return ServedAdapters({}, false).wanted(body.lora, body.model);
+}
+
 Result<AnswerRequest> request_of(const RequestBody& body, const ServedModel& served) {
   for (const auto& [name, wanted] :
        {std::pair("logits_hash", body.logits_hash), std::pair("receipt", body.receipt)}) {
@@ -72,6 +77,10 @@ Result<AnswerRequest> request_of(const RequestBody& body, const ServedModel& ser
   request.logits_hash = body.logits_hash;
   request.receipt = body.receipt;
   request.timings = body.timings;
+  LLM_TRY(request.adapters, adapters_of(body, served));
+  if (body.receipt && std::ranges::any_of(request.adapters, [](float scale) { return scale != 0; }))
+    return wrong_field("receipt", "true with an adapter",
+                       "a text without adapters, which a receipt does not name");
   request.notes = body.chat.notes;
   return request;
 }
@@ -118,6 +127,7 @@ GenerationRequest AnswerRequest::choice(std::size_t index, const ServedModel& se
   request.hash_logits = logits_hash;
   request.hash_drawn = receipt || (served.logs_receipts && !embedding);
   request.embedding = embedding;
+  request.adapters = adapters;
   return request;
 }
 
@@ -251,6 +261,17 @@ Result<FactsAnswer> detokenize_answer(const OrderedJson& json, const ServedModel
   RequestBody body;
   LLM_RETURN_IF_ERROR(detokenize_fields(&served, body).read(json));
   return FactsAnswer{{{"prompt", served.tokenizer().decode(body.tokens)}}};
+}
+
+Result<FactsAnswer> adapters_answer(const OrderedJson& json, const ServedModel& served) {
+  // llama-server's clients send the list alone.
+  const OrderedJson object = json.is_array() ? OrderedJson{{"lora", json}} : json;
+  RequestBody body;
+  LLM_RETURN_IF_ERROR(adapter_fields(&served, body).read(object));
+  if (body.lora == nullptr) return wrong_field("lora", "nothing", "an array of adapters");
+  LLM_TRY(auto scales, adapters_of(body, served));
+  if (served.adapters != nullptr) served.adapters->set_scales(std::move(scales));
+  return FactsAnswer{{{"success", true}}};
 }
 
 Receipt receipt_of(const ServedModel& served, const AnswerRequest& request, std::size_t index,

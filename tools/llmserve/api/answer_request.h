@@ -16,6 +16,8 @@
 
 namespace llm {
 
+struct RequestBody;
+
 /// Whose shape an answer has.
 enum class AnswerShape {
   kCompletions,
@@ -67,7 +69,8 @@ struct AnswerRequest {
   std::optional<EmbeddingOptions> embedding = {};  ///< in place of texts
   bool as_base64 = false;
   std::optional<RerankRequest> rerank = {};
-  bool timings = false;  ///< the answer has them
+  bool timings = false;              ///< the answer has them
+  std::vector<float> adapters = {};  ///< as GenerationRequest::adapters
   RequestNotes notes = {};
   std::optional<OrderedJson> at_once = {};  ///< the answer, where it needs no text
   /// Keywords of functions' schemas that calls are not kept to, by their places.
@@ -104,6 +107,8 @@ Result<AnswerRequest> parse_ollama_text(const OrderedJson& body, const ServedMod
 // What every request is asked. Errors: kUsage naming the field; kResource where the context is too
 // short.
 
+/// The scales of adapters that a body asks for. Errors: kUsage
+Result<std::vector<float>> adapters_of(const RequestBody& body, const ServedModel& served);
 /// Before anything is made of the prompts. @param field  where they stand
 Status check_choices(std::size_t n_prompts, std::size_t n, const ServedModel& served,
                      const std::string& field = "prompt");
@@ -124,6 +129,8 @@ Result<FactsAnswer> show_answer(const OrderedJson& body, const ServedModel& serv
 Result<FactsAnswer> count_answer(const OrderedJson& body, const ServedModel& served);
 Result<FactsAnswer> tokenize_answer(const OrderedJson& body, const ServedModel& served);
 Result<FactsAnswer> detokenize_answer(const OrderedJson& body, const ServedModel& served);
+/// llama-server's POST /lora-adapters: the scales of requests that ask for none.
+Result<FactsAnswer> adapters_answer(const OrderedJson& body, const ServedModel& served);
 
 /// What `llmcheck --replay` needs to check a choice. @pre the text has its hashes
 Receipt receipt_of(const ServedModel& served, const AnswerRequest& request, std::size_t index,

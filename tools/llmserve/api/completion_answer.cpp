@@ -141,7 +141,7 @@ class CompletionWriter : public AnswerWriter {
             {"object", request_.is_chat() ? chat : "text_completion"},
             {"created", created_},
             {"model", served_.id},
-            {"system_fingerprint", system_fingerprint(served_)}};
+            {"system_fingerprint", system_fingerprint(served_, request_.adapters)}};
   }
 
   AnswerJson usage(std::size_t completion_tokens, std::size_t cached_tokens) const {
@@ -224,7 +224,7 @@ class CompletionWriter : public AnswerWriter {
     const StopReason reason = text->result.stop_reason;
     json.update({{"id", id_},
                  {"model", served_.id},
-                 {"system_fingerprint", system_fingerprint(served_)},
+                 {"system_fingerprint", system_fingerprint(served_, request_.adapters)},
                  {"tokens_evaluated", prompt_tokens()},
                  {"tokens_predicted", text->result.ids.size()},
                  {"stop_type", reason == StopReason::kEos          ? "eos"

@@ -72,6 +72,7 @@ Result<AnswerRequest> embeddings_of(const RequestBody& body, AnswerShape shape,
   }
   AnswerRequest request;
   request.notes = body.chat.notes;
+  LLM_TRY(request.adapters, adapters_of(body, served));
   request.shape = shape;
   request.as_base64 = body.as_base64;
   request.embedding = EmbeddingOptions{*pooling, body.dimensions.value_or(0)};
@@ -89,7 +90,8 @@ Result<AnswerRequest> embeddings_of(const RequestBody& body, AnswerShape shape,
 
 void add_embedding(JsonFields& fields, const ServedModel* served, RequestBody& body,
                    bool is_needed) {
-  add_model(fields);
+  add_model(fields, body);
+  add_adapters(fields, body);
   JsonFields::Field& input =
       fields.value("input", prompts_schema(), JsonFields::keep(&body.prompt));
   if (is_needed) input.needed(std::string(kPromptNeed));
@@ -158,7 +160,8 @@ JsonFields ollama_embed_fields(const ServedModel* served, RequestBody& body) {
 
 JsonFields ollama_embedding_fields(const ServedModel*, RequestBody& body) {
   JsonFields fields;
-  add_model(fields);
+  add_model(fields, body);
+  add_adapters(fields, body);
   fields.value("prompt", {{"type", "string"}}, JsonFields::keep(&body.prompt));
   fields.ignored({"options"});
   add_foreign_fields(fields, kOllamaEmbedBody);

@@ -138,7 +138,8 @@ JsonFields responses_fields(const ServedModel*, RequestBody& body) {
   add_thoughts(fields, body);
   add_most_tokens(fields, "max_output_tokens", &body.max_tokens,
                   "Maximum number of tokens; reduced to what fits into the context.");
-  add_model(fields);
+  add_model(fields, body);
+  add_adapters(fields, body);
   add_sampling(fields, body);
   fields.flag("stream", &body.stream, "Send server-sent events.");
   add_nested_format(fields, "text", body.structure);
@@ -160,12 +161,13 @@ static void add_anthropic(JsonFields& fields, RequestBody& body) {
            "Functions that the reply may call.");
   add_chat(fields, body, "tool_choice", {{"type", "object"}}, read_anthropic_choice);
   add_thoughts(fields, body);
-  add_model(fields);
+  add_model(fields, body);
 }
 
 JsonFields messages_fields(const ServedModel*, RequestBody& body) {
   JsonFields fields;
   add_anthropic(fields, body);
+  add_adapters(fields, body);
   add_most_tokens(fields, "max_tokens", &body.max_tokens,
                   "Maximum number of tokens; reduced to what fits into the context.");
   add_sampling(fields, body);
@@ -205,7 +207,8 @@ static void add_ollama(JsonFields& fields, RequestBody& body) {
   body.options.sampler.temperature = 0.8F;
   body.options.sampler.top_k = 40;
   body.options.sampler.top_p = 0.9F;
-  add_model(fields);
+  add_model(fields, body);
+  add_adapters(fields, body);
   fields.object("options", ollama_options(body), "Sampling.");
   add_ollama_format(fields, body.structure);
   add_thoughts(fields, body);
@@ -272,7 +275,7 @@ JsonFields llama_fields(const ServedModel* served, RequestBody& body) {
 
 JsonFields template_fields(const ServedModel*, RequestBody& body) {
   JsonFields fields;
-  add_model(fields);
+  add_model(fields, body);
   add_chat(fields, body, "messages", messages_schema(), read_chat_messages)
       .needed("an array of messages");
   add_calls(fields, body, /*is_flat=*/false);
@@ -283,7 +286,7 @@ JsonFields template_fields(const ServedModel*, RequestBody& body) {
 
 JsonFields show_fields(const ServedModel*, RequestBody& body) {
   JsonFields fields;
-  add_model(fields);
+  add_model(fields, body);
   fields.ignored({"name", "verbose", "system", "template", "options"});
   fields.tolerate(&body.chat.notes, effective_fields);
   return fields;
@@ -291,7 +294,7 @@ JsonFields show_fields(const ServedModel*, RequestBody& body) {
 
 JsonFields tokenize_fields(const ServedModel*, RequestBody& body) {
   JsonFields fields;
-  add_model(fields);
+  add_model(fields, body);
   fields.value("prompt", {{"type", "string"}}, JsonFields::keep(&body.prompt));
   add_chat(fields, body, "messages", messages_schema(), read_chat_messages);
   add_calls(fields, body, /*is_flat=*/false);
@@ -302,9 +305,16 @@ JsonFields tokenize_fields(const ServedModel*, RequestBody& body) {
   return fields;
 }
 
+JsonFields adapter_fields(const ServedModel*, RequestBody& body) {
+  JsonFields fields;
+  add_model(fields, body);
+  add_adapters(fields, body);
+  return fields;
+}
+
 JsonFields detokenize_fields(const ServedModel* served, RequestBody& body) {
   JsonFields fields;
-  add_model(fields);
+  add_model(fields, body);
   fields
       .value("tokens", ids_schema(false),
              [served, &body](const OrderedJson& value, const std::string& path) -> Status {

@@ -28,6 +28,8 @@ struct RequestBody {
   bool logits_hash = false;
   bool receipt = false;
   bool timings = false;
+  std::string model;                      ///< as the client calls it
+  const OrderedJson* lora = nullptr;      ///< a list
   std::vector<StructureField> structure;  ///< what the text must be
 
   const OrderedJson* prompt = nullptr;
@@ -77,12 +79,15 @@ JsonFields template_fields(const ServedModel* served, RequestBody& body);
 JsonFields show_fields(const ServedModel* served, RequestBody& body);
 JsonFields tokenize_fields(const ServedModel* served, RequestBody& body);
 JsonFields detokenize_fields(const ServedModel* served, RequestBody& body);
+JsonFields adapter_fields(const ServedModel* served, RequestBody& body);
 
 /// The names of fields that have an effect, in whatever body.
 const std::set<std::string>& effective_fields();
 
 /// The field "model", which every body has.
-void add_model(JsonFields& fields);
+void add_model(JsonFields& fields, RequestBody& body);
+/// The field "lora", of all that compute something.
+void add_adapters(JsonFields& fields, RequestBody& body);
 /// A text, token ids, or an array of either.
 JsonSchema prompts_schema();
 

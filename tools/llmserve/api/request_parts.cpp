@@ -183,11 +183,29 @@ void add_thoughts(JsonFields& fields, RequestBody& body) {
   add_chat(fields, body, "enable_thinking", {{"type", "boolean"}}, read_think, kText);
 }
 
-void add_model(JsonFields& fields) {
+void add_model(JsonFields& fields, RequestBody& body) {
   fields.value(
       "model", {{"type", "string"}},
-      [](const OrderedJson&, const std::string&) -> Status { return Ok{}; },
+      [&body](const OrderedJson& value, const std::string&) -> Status {
+        if (value.is_string()) body.model = value.get<std::string>();
+        return Ok{};
+      },
       "Name of a model from /v1/models; the default is the first one.");
+}
+
+void add_adapters(JsonFields& fields, RequestBody& body) {
+  const JsonSchema id = {{"oneOf", {{{"type", "integer"}}, {{"type", "string"}}}}};
+  const JsonSchema entry = {{"type", "object"},
+                            {"required", {"id"}},
+                            {"properties", {{"id", id}, {"scale", {{"type", "number"}}}}}};
+  fields.value(
+      "lora", array_of(entry),
+      [&body](const OrderedJson& value, const std::string& path) -> Status {
+        if (!value.is_array()) return wrong_field(path, shown_json(value), "an array");
+        body.lora = &value;
+        return Ok{};
+      },
+      "Adapters of /lora-adapters with their scales; others are not applied.");
 }
 
 void add_tools(JsonFields& fields, RequestBody& body, bool is_flat) {
@@ -240,7 +258,8 @@ void add_stop_sequences(JsonFields& fields, RequestBody& body) {
 }
 
 void add_common(JsonFields& fields, const ServedModel* served, RequestBody& body) {
-  add_model(fields);
+  add_model(fields, body);
+  add_adapters(fields, body);
   add_sampling(fields, body);
   add_stops(fields, body);
   add_biases(fields, served, body);

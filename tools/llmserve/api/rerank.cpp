@@ -118,7 +118,8 @@ std::vector<ChatPart> question(const RequestBody& body, const std::string& docum
 
 JsonFields rerank_fields(const ServedModel*, RequestBody& body) {
   JsonFields fields;
-  add_model(fields);
+  add_model(fields, body);
+  add_adapters(fields, body);
   fields.text("query", &body.query, "The query that the documents may answer.").needed("a text");
   fields.value(
       "documents", array_of({{"type", {"string", "object"}}}, true),
@@ -145,6 +146,7 @@ Result<AnswerRequest> parse_rerank(const OrderedJson& json, const ServedModel& s
   AnswerRequest request;
   request.shape = AnswerShape::kRerank;
   request.notes = body.chat.notes;
+  LLM_TRY(request.adapters, adapters_of(body, served));
   request.options.max_tokens = 0;
   RerankRequest rerank{.documents = std::move(body.documents),
                        .top_n = body.top_n.value_or(SIZE_MAX),
