@@ -7,8 +7,11 @@
 namespace llm::test {
 namespace {
 
-const Json kText = {{"prompt", "a tiny hen"}, {"max_tokens", 8},   {"temperature", 0},
-                    {"ignore_eos", true},     {"logits_hash", true}};
+const Json kText = {{"prompt", "a tiny hen"},
+                    {"max_tokens", 8},
+                    {"temperature", 0},
+                    {"ignore_eos", true},
+                    {"logits_hash", true}};
 
 /// A server of the tiny model with three adapters: one, 2 and 3.
 class WithAdapters : public TinyModel {
@@ -29,9 +32,10 @@ class WithAdapters : public TinyModel {
   }
   /// What llmrun's logits have with these options.
   std::string hash_of(const std::string& options) const {
-    const std::string err = shell("llmrun tiny.gguf -t 1 -p 'a tiny hen' -n 8 --temp 0 "
-                                  "--ignore-eos -q --logits-hash " +
-                                  options)
+    const std::string err = shell(
+                                "llmrun tiny.gguf -t 1 -p 'a tiny hen' -n 8 --temp 0 "
+                                "--ignore-eos -q --logits-hash " +
+                                options)
                                 .must_end(0)
                                 .err;
     return err.substr(err.find(": ") + 2, 64);
@@ -113,9 +117,11 @@ TEST_CASE("adapters that there are not are refused by name", "[llmserve][adapter
   const Server bare = files.serve();
   bare.complete(kText | "{'lora': [{'id': 0}]}"_j).must_name("lora[0].id", {"the server has none"});
   bare.complete(kText | "{'lora': []}"_j).must_be(200);
-  files.shell("llmserve tiny.gguf --lora 1.gguf --receipts r").must_end(2, {"--lora", "--receipts"});
+  files.shell("llmserve tiny.gguf --lora 1.gguf --receipts r")
+      .must_end(2, {"--lora", "--receipts"});
   files.shell("llmserve --models . --lora 1.gguf").must_end(2, {"--lora", "--models"});
-  files.shell("llmserve tiny.gguf --lora 1.gguf --lora 1.gguf").must_end(2, {"the name \"1\" twice"});
+  files.shell("llmserve tiny.gguf --lora 1.gguf --lora 1.gguf")
+      .must_end(2, {"the name \"1\" twice"});
   files.shell("llmserve tiny.gguf --port 0 --lora tiny.gguf").must_end(6, {"need \"adapter\""});
 }
 

@@ -106,8 +106,7 @@ Status overwrite(const OpenGguf& source, std::uint64_t offset, std::span<const s
   const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
   const auto size = static_cast<ssize_t>(bytes.size());
   const bool written =
-      file >= 0 &&
-      ::pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(offset)) == size &&
+      file >= 0 && ::pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(offset)) == size &&
       ::fsync(file) == 0;
   const int failure = errno;
   if (file >= 0) ::close(file);
@@ -190,12 +189,12 @@ Result<int> set_key(const GgufArguments& arguments, const ToolContext& context) 
 Result<int> add_key(const GgufArguments& arguments, const ToolContext& context) {
   LLM_TRY(const OpenGguf source, open_gguf(arguments.file));
   if (source.gguf.find(arguments.other_file) != nullptr)
-    return usage_error("KEY",
-                       fmt::format("found \"{}\", which the file has, need a new key",
-                                   arguments.other_file),
-                       "llmgguf set changes its value");
-  const auto type = std::ranges::find(kTypes, arguments.type,
-                                      &std::pair<std::string_view, GgufType>::first);
+    return usage_error(
+        "KEY",
+        fmt::format("found \"{}\", which the file has, need a new key", arguments.other_file),
+        "llmgguf set changes its value");
+  const auto type =
+      std::ranges::find(kTypes, arguments.type, &std::pair<std::string_view, GgufType>::first);
   if (type == kTypes.end())
     return usage_error("--type", fmt::format("found \"{}\", need u8 to u64, i8 to i64, f32, f64, "
                                              "bool or str",

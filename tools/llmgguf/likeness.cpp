@@ -87,7 +87,8 @@ std::string likeness(const OpenGguf& a, const GgufTensor& x, const OpenGguf& b, 
                      std::span<const GgufTensor* const> others) {
   for (const GgufTensor* z : others) {
     const GgufTensor* in_b = b.gguf.find_tensor(z->name);
-    if (z == &x || in_b == nullptr || !same_form(*z, y) || data_of(a, *z) != data_of(b, y)) continue;
+    if (z == &x || in_b == nullptr || !same_form(*z, y) || data_of(a, *z) != data_of(b, y))
+      continue;
     const bool exchanged = same_form(*in_b, x) && data_of(b, *in_b) == data_of(a, x);
     return fmt::format("{} {}", exchanged ? "exchanged with" : "the bytes of", shown(z->name));
   }

@@ -38,13 +38,15 @@ std::vector<std::uint64_t> shape_of(const GgufTensor& tensor) {
 Result<NpyArray> read_npy(const std::string& path) {
   LLM_TRY(const std::string text, read_text_file(path, kMostNpyBytes));
   const auto bytes = std::as_bytes(std::span(text));
-  if (bytes.size() < kNpyPrefixBytes) return malformed("", "found fewer bytes than an NPY file has");
+  if (bytes.size() < kNpyPrefixBytes)
+    return malformed("", "found fewer bytes than an NPY file has");
   LLM_TRY(const std::size_t begin, npy_header_bytes(bytes, "header"));
   if (bytes.size() < begin) return malformed("header", "found its beginning, need all of it");
   LLM_TRY(const NpyHeader header, parse_npy_header(bytes.first(begin), "header"));
   const auto data = bytes.subspan(begin);
   if (data.size() != header.data_bytes)
-    return malformed("data", fmt::format("found {} bytes, need {}", data.size(), header.data_bytes));
+    return malformed("data",
+                     fmt::format("found {} bytes, need {}", data.size(), header.data_bytes));
   return to_npy_array(header, {data.begin(), data.end()});
 }
 
@@ -53,10 +55,10 @@ template <typename Values>
 std::string lines_of(const Values& values) {
   std::string out;
   for (std::size_t i = 0; i < values.size(); i += 16)
-    out += fmt::format("    {:>4}:  {}\n", i,
-                       fmt::join(std::span(values).subspan(i, std::min<std::size_t>(
-                                                                  16, values.size() - i)),
-                                 "  "));
+    out += fmt::format(
+        "    {:>4}:  {}\n", i,
+        fmt::join(std::span(values).subspan(i, std::min<std::size_t>(16, values.size() - i)),
+                  "  "));
   return out;
 }
 
@@ -152,21 +154,20 @@ Result<int> show_block(const GgufArguments& arguments, const ToolContext&) {
   const std::uint64_t n_blocks = tensor->n_elements / traits.block_weights;
   const auto index = parse_integer(arguments.third);
   if (!index || *index < 0 || static_cast<std::uint64_t>(*index) >= n_blocks)
-    return usage_error("BLOCK", fmt::format("found \"{}\", need 0 to {}", shown(arguments.third),
-                                            n_blocks - 1));
+    return usage_error(
+        "BLOCK", fmt::format("found \"{}\", need 0 to {}", shown(arguments.third), n_blocks - 1));
   const auto at = static_cast<std::size_t>(*index);
   const auto data = open.gguf.tensor_data(*tensor);
   const std::size_t first = at * traits.block_weights;
-  std::string out = fmt::format(
-      "{}: {} block {}, {} weights from row {}, column {}, {} bytes\n", shown(tensor->name),
-      traits.name, at, traits.block_weights, first / tensor->dims[0], first % tensor->dims[0],
-      traits.block_bytes);
-  out += visit_block_format(tensor->type, [&]<typename Block>() {
-    return block_text(load_block<Block>(data, at));
-  });
+  std::string out =
+      fmt::format("{}: {} block {}, {} weights from row {}, column {}, {} bytes\n",
+                  shown(tensor->name), traits.name, at, traits.block_weights,
+                  first / tensor->dims[0], first % tensor->dims[0], traits.block_bytes);
+  out += visit_block_format(
+      tensor->type, [&]<typename Block>() { return block_text(load_block<Block>(data, at)); });
   std::vector<float> weights(traits.block_weights);
-  contract::dequantize_row(tensor->type,
-                           data.subspan(at * traits.block_bytes, traits.block_bytes), weights);
+  contract::dequantize_row(tensor->type, data.subspan(at * traits.block_bytes, traits.block_bytes),
+                           weights);
   LLM_RETURN_IF_ERROR(write_stdout(out + "  weights\n" + lines_of(weights)));
   return 0;
 }

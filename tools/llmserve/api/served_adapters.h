@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/result.h"
 #include "base/json.h"
+#include "base/result.h"
 #include "tools/common/adapter_option.h"
 #include "tools/llmserve/conversations/json_fields.h"
 
