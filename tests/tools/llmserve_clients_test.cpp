@@ -99,7 +99,9 @@ TEST_CASE("a bound on the tokens is cut to what fits", "[llmserve]") {
             "{'input': 'Say hi', 'max_output_tokens': 32000}"_j,
             {{"usage", {{"output_tokens", room}}}, {"status", "incomplete"}}},
            {"/v1/completions", Json{{"prompt", std::vector<int>(90, 3)}, {"max_tokens", 5000}},
-            "{'usage': {'completion_tokens': 11}}"_j}})
+            "{'usage': {'completion_tokens': 11}}"_j},
+           {"/v1/completions", Json{{"prompt", std::vector<int>(70, 3)}, {"max_tokens", -1}},
+            "{'usage': {'completion_tokens': 31}}"_j}})
     server.post(row.path, row.body | "{'ignore_eos': true, 'temperature': 0}"_j)
         .must_match(row.answer);
   server

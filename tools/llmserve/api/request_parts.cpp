@@ -146,7 +146,7 @@ JsonFields::Field& add_most_tokens(JsonFields& fields, std::string name,
         // -1 and -2 are llama-server's and Ollama's words for all that fits.
         if (n < -2 || n > kMost)
           return wrong_field(path, shown_json(value), fmt::format("an integer in -2..{}", kMost));
-        *target = n < 0 ? std::nullopt : std::optional(static_cast<std::size_t>(n));
+        *target = static_cast<std::size_t>(n < 0 ? kMost : n);
         return Ok{};
       },
       text);
