@@ -5,6 +5,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 #include <spdlog/spdlog.h>
@@ -13,11 +14,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/cpu_features.h"
 #include "python/local_model.h"
+#include "tools/hub/hub_model.h"
 #include "tools/llmserve/api/prompts.h"
 #include "validate/reference/dump/dump.h"
 #include "validate/reference/gates/layer_check.h"
@@ -207,6 +210,13 @@ std::string layer_diff(const LocalModel& local, const std::string& path) {
   return json_report(report);
 }
 
+std::vector<std::tuple<std::string, std::string, std::uint64_t>> list_cached_models() {
+  std::vector<std::tuple<std::string, std::string, std::uint64_t>> rows;
+  for (CachedModel& model : value_of(cached_models()))
+    rows.emplace_back(std::move(model.name), std::move(model.path), model.bytes);
+  return rows;
+}
+
 /// What the texts of a model are at.
 nb::dict figures(const LocalModel& model) {
   const ServiceFigures now = model.figures();
@@ -278,5 +288,6 @@ NB_MODULE(_llmrun, module) {
   module.def("open_model", llm::open_model, "path"_a, "threads"_a, "isa"_a.none(), "compute"_a,
              "kv"_a, "context"_a, "parallel"_a, "chat_template"_a, "chat_date"_a, "packed_cache"_a,
              "strict"_a, "progress"_a.none());
+  module.def("cached_models", llm::list_cached_models);
   module.def("self_check", llm::check_model, "path"_a, "text"_a, "threads"_a, "fail_fast"_a);
 }

@@ -20,7 +20,8 @@ out="$(mktemp)"
 trap 'rm -f "$out"' EXIT
 
 passes() { emulated max "$ARM_BIN/$1" "${@:2}" >"$out" 2>&1 || fail "$1 failed: $(tail -n 30 "$out")"; }
-passes base_tests
+# qemu-user applies no limit to addresses (linux-user/syscall.c, TARGET_NR_setrlimit), so all threads can be started.
+passes base_tests "~threads that cannot be started*"
 passes kernel_check_test "every kernel entry*"
 passes kernels_test
 for isa in scalar neon; do

@@ -225,7 +225,7 @@ def test_models_of_the_hubs_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     assert llmrun.list_models() == []
     repo = tmp_path / "models--one--two-GGUF"
-    names = ["two-Q4_K_M.gguf", "big/two-00001-of-00002.gguf", "big/two-00002-of-00002.gguf"]
+    names = ["two-Q4_K_M.gguf", "big/two-Q8_0-00001-of-00002.gguf", "big/two-Q8_0-00002-of-00002.gguf"]
     for name in [*names, "README.md"]:
         path = repo / "snapshots" / "abc" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -233,7 +233,7 @@ def test_models_of_the_hubs_cache(tmp_path, monkeypatch):
     (repo / "refs").mkdir()
     (repo / "refs/main").write_text("abc")
     (tmp_path / "models--one--broken" / "snapshots").mkdir(parents=True)
-    assert [(model.name, model.size) for model in llmrun.list_models()] == [(f"one/two-GGUF/{name}", 4) for name in sorted(names[:2])]
+    assert [(model.name, model.size) for model in llmrun.list_models()] == [(f"one/two-GGUF:{names[1]}", 8), (f"one/two-GGUF:{names[0]}", 4)]
     assert llmrun.list_models()[1].path == repo / "snapshots/abc" / names[0]
 
 

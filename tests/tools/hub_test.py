@@ -116,7 +116,8 @@ class HubTest(unittest.TestCase):
         self.verb(0, "rm", f"{REPO}:Q8_0")
         self.assertEqual((self.verb(0, "list"), self.blobs()), ("", {}))
         self.assertIn("llmrun: error", self.verb(4, "rm", REPO))
-        self.assertIn("MODEL", self.verb(2, "pull"))
+        for verb in ("pull", "run"):
+            self.assertIn("MODEL", self.verb(2, verb))
 
     def test_quantizations(self):
         for name, file in ((":q8_0", "a/tiny.Q8_0.gguf"), (":Q4_K_M", "tiny-Q4_K_M.gguf"), (":ud-q4_k_xl", "tiny-UD-Q4_K_XL.gguf"),

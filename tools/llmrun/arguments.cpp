@@ -315,6 +315,9 @@ OptionTable make_run_table(RunArguments& arguments) {
   table.example("llmrun model.gguf --chat -p \"Why is the sky blue?\"", "answer one question");
   table.example("llmrun model.gguf -p \"Once upon a time\" -n 64", "continue a text");
   table.example("llmrun model.gguf -i --system \"You are terse.\"", "chat with a system message");
+  table.example("llmrun run OWNER/REPO[:QUANT] [PROMPT]",
+                "the same with a model of the Hugging Face hub; there are also serve, list, pull, "
+                "show and rm, as Ollama has them");
   table.example("llmrun model.gguf -f prompt.txt --temp 0 --json", "print a greedy output as JSON");
   table.example("llmrun model.gguf --chat -p \"Name a town.\" --regex '[A-Z][a-z]{2,12}'",
                 "give an answer that matches a regular expression");

@@ -51,7 +51,7 @@ std::vector<std::string> words_of_run(const std::vector<std::string>& words) {
       made.push_back(words[i]);
     }
   }
-  if (!has_prompt && words.size() > 2) made.push_back(isatty(STDIN_FILENO) == 1 ? "-i" : "--chat");
+  if (!has_prompt) made.push_back(isatty(STDIN_FILENO) == 1 ? "-i" : "--chat");
   return made;
 }
 
@@ -111,6 +111,7 @@ int run_verb(int argc, char** argv, std::string_view verb) {
     if (verb == "list") return table_of(verb, "List the models in the hub's cache", nullptr);
     if (verb == "pull") return table_of(verb, "Download a model into the hub's cache", &name);
     if (verb == "show") return table_of(verb, "Describe a model's file, as llmgguf does", &name);
+    if (verb == "run") return table_of(verb, "Chat with a model, or answer one prompt", &name);
     return table_of(verb, "Remove a model from the hub's cache", &name);
   };
   const auto body = [&](const ToolContext& context) -> Result<int> {
@@ -132,8 +133,7 @@ int run_subcommand(int& argc, char**& argv) noexcept {
   words.assign(argv, argv + argc);
   const std::string verb = words[1];
   if (is_file(verb)) return -1;
-  if (verb == "list" || verb == "pull" || verb == "show" || verb == "rm")
-    return run_verb(argc, argv, verb);
+  if (verb != "serve" && (verb != "run" || argc == 2)) return run_verb(argc, argv, verb);
   if (verb == "serve") {
     std::vector<std::string> rest;
     if (words.size() > 2) rest = model_words(words[2]);
@@ -142,7 +142,6 @@ int run_subcommand(int& argc, char**& argv) noexcept {
         1, argv, [] { return OptionTable("llmrun serve", "Serve a model, as llmserve does"); },
         [&](const ToolContext&) { return become("llmserve", rest); });
   }
-  if (verb != "run") return -1;
   words = words_of_run(words);
   static std::vector<char*> changed;
   changed.clear();

@@ -30,7 +30,7 @@ bool is_quantization_target(WeightType type);
 /// a
 ///      multiple of 256 weights of the tensor if bytes are to be those of the whole
 /// Cost: K-quants 7-20 ns a weight on one core with AVX2, four to seven times that without, IQ4_NL
-/// and IQ4_XS 10-80 ns, IQ1, IQ2 and IQ3 0.3-2 us, others 1-10 ns
+/// and IQ4_XS 10-80 ns, IQ1, IQ2 and IQ3 1-4 us, others 1-10 ns
 void quantize_row(WeightType type, std::span<const float> row, std::span<std::byte> out,
                   std::span<const float> importance = {});
 
