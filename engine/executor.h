@@ -24,6 +24,7 @@ struct ExecutorOptions {
   KvType kv = KvType::kF16;  ///< how keys and values are stored
   std::size_t batch = 512;   ///< the most tokens of one pass; never changes a result
   std::size_t kv_pages = 0;  ///< pages of the KV cache (KvPool); 0: what one full context needs
+  std::uint64_t passes = 0;  ///< how many are expected at most, for packing_time(); 0: not known
   /// Where sequences with share_prefix keep what they have on disk; null: nowhere. The model was
   /// loaded with hash_file.
   std::shared_ptr<StateStore> store = {};
@@ -42,15 +43,18 @@ struct SequenceOptions {
 
 class Sequence;
 
-/// How long packing weights to stay may take before the next pass. Packing pays for itself over
-/// many passes, so a short text pays nothing for it; and no token takes much longer than two
-/// passes.
-/// @param passes  so far
-/// @param last    what the last one took
-constexpr std::chrono::nanoseconds packing_time(std::uint64_t passes,
-                                                std::chrono::nanoseconds last) {
-  constexpr std::uint64_t kShortText = 16;
-  return passes > kShortText ? last : last.zero();
+/// How long packing weights to stay may take before the next pass. It pays for itself over some 64
+/// passes, where the system has to find the memory first, so a text that is not longer pays nothing
+/// for it. It begins before the second pass if more are expected, and late if that is not known. No
+/// token takes much longer than two passes.
+/// @param passes    so far
+/// @param last      what the last one took
+/// @param expected  passes in all; 0: not known
+constexpr std::chrono::nanoseconds packing_time(std::uint64_t passes, std::chrono::nanoseconds last,
+                                                std::uint64_t expected = 0) {
+  constexpr std::uint64_t kShortText = 64;
+  const std::uint64_t begin = expected > kShortText ? 0 : kShortText;
+  return passes > begin ? last : last.zero();
 }
 
 /// One sequence's part of an evaluation.

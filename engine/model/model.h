@@ -34,8 +34,8 @@ struct LoadOptions {
   /// of the first part with kManifestSuffix behind it. Costs a pass over the file.
   std::optional<std::string> manifest = {};
   /// Leaves the weights in the file, from which products pack their panels for themselves, so that
-  /// the first token comes sooner; executors pack them to stay, a part before each pass once
-  /// a text is no longer short. Until the last one is packed the file is needed, and mapped
+  /// the first token comes sooner; executors pack them to stay, a part before each pass
+  /// (packing_time()). Until the last one is packed the file is needed, and mapped
   /// (MappedFile): a change is an error of the next pass, and bytes cut off while a pass reads them
   /// raise SIGBUS.
   bool defer_packing = false;

@@ -133,6 +133,7 @@ TEST_CASE("packing to stay begins after a short text, with a part", "[weights]")
   TinyGguf gguf = TinyGguf::llama();
   constexpr std::uint32_t kWide = 16384;
   gguf.set_u32("llama.feed_forward_length", kWide);
+  gguf.set_u32("llama.context_length", 128);
   for (const char* name : {"ffn_gate", "ffn_up", "ffn_down"}) {
     TinyGguf::Tensor& tensor = gguf.tensor(std::string("blk.0.") + name + ".weight");
     tensor.type = static_cast<std::uint32_t>(WeightType::kF32);
@@ -149,8 +150,12 @@ TEST_CASE("packing to stay begins after a short text, with a part", "[weights]")
     REQUIRE(sequence->evaluate(Ids{9}, LogitRows::kLast).ok());
     REQUIRE(store.packed_panels() == 0);
   }
-  REQUIRE(passes == 17);
+  REQUIRE(passes == 65);
   REQUIRE(packing_time(1000, milliseconds(640)) == milliseconds(640));
+  // A text that will be long pays at once, one that will not be long later.
+  REQUIRE(packing_time(0, milliseconds(640), 65) == milliseconds(0));
+  REQUIRE(packing_time(1, milliseconds(640), 65) == milliseconds(640));
+  REQUIRE(packing_time(1, milliseconds(640), 64) == milliseconds(0));
   REQUIRE(sequence->evaluate(Ids{9}, LogitRows::kLast).ok());
   const std::size_t part = store.packed_panels();
   REQUIRE(part > 0);

@@ -107,6 +107,15 @@ def importances() -> list[bytes]:
     return [binary, binary + struct.pack("<ii", 1, 1) + b"t", matrix]
 
 
+def adapters() -> list[bytes]:
+    """Of the model of tests/golden/architectures/phi3.gguf."""
+    about = [tiny.entry("general.type", tiny.STRING, "adapter"), tiny.entry("adapter.type", tiny.STRING, "lora"),
+             tiny.entry("general.architecture", tiny.STRING, "phi3"), tiny.entry("adapter.lora.alpha", tiny.F32, 4.0)]
+    shapes = (("blk.0.attn_qkv", 40, 80), ("blk.0.ffn_up", 40, 80), ("blk.0.ffn_down", 40, 40), ("token_embd", 40, 9))
+    return [tiny.gguf(about, [(f"{name}.weight.lora_a", [columns, 2]), (f"{name}.weight.lora_b", [2, rows])])
+            for name, columns, rows in shapes]
+
+
 def templates() -> list[bytes]:
     language = json.loads((ROOT / "tests/golden/chat/language.json").read_text())
     made = [case[0].encode() for case in language["cases"]]
@@ -122,6 +131,8 @@ def own_seeds():
     yield "gguf", tiny.gguf(tiny.vocabulary("llama")[0], [])
     for made in vocabularies():
         yield "vocabulary", made
+    for made in adapters():
+        yield "adapter", made
     for made in importances():
         yield "importance", made
     texts = (ROOT / "tests/golden/bpe/texts.jsonl").read_text().split("\n")

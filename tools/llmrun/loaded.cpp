@@ -117,10 +117,12 @@ Result<Loaded> load(const RunArguments& arguments, ProgressBar& progress) {
                  loaded.model->config().context);
   }
   LLM_TRY(auto store, open_store(arguments));
+  const auto passes = static_cast<std::uint64_t>(arguments.max_tokens);  // -1: very many
   LLM_TRY(loaded.session, open_sequence(loaded.model,
                                         {.context = arguments.context,
                                          .kv = arguments.kv,
                                          .batch = arguments.batch,
+                                         .passes = passes,
                                          .store = store},
                                         {.use_cache = !arguments.no_cache,
                                          .share_prefix = arguments.interactive || store,

@@ -65,11 +65,10 @@ class AffineSearch {
     fit_real(0);
     F32Lanes a;
     F32Lanes o;
+    fit_halves(a, o);
     for (std::size_t l = 0; l < kLanes; ++l) {
-      out.d[l] = f32_to_f16(a_[0][l]);
-      out.m[l] = f32_to_f16(-o_[0][l]);
-      a[l] = f16_to_f32(out.d[l]);
-      o[l] = -f16_to_f32(out.m[l]);
+      out.d[l] = f32_to_f16(a[l]);
+      out.m[l] = f32_to_f16(-o[l]);
     }
     store_codes(0, a, o, out.codes);
   }
@@ -215,6 +214,47 @@ class AffineSearch {
       sum += blocks_.w(g, i) * (r * r);
     }
     return a > 0.0f ? a * a * sum : xx_[g] + o * (w_[g] * o + 2.0f * x_[g]);
+  }
+
+  /// The f16 value `steps` further from zero than `value` rounded; infinity has no neighbours.
+  LLM_LANES_INLINE static F32Lanes neighbour(const F32Lanes& value, int steps) {
+    F32Lanes out;
+    for (std::size_t l = 0; l < kLanes; ++l) {
+      const int bits = f32_to_f16(value[l]);
+      const int magnitude = bits & 0x7fff;
+      const int moved = magnitude == 0x7c00 ? magnitude : std::clamp(magnitude + steps, 0, 0x7bff);
+      out[l] = f16_to_f32(static_cast<std::uint16_t>((bits & 0x8000) | moved));
+    }
+    return out;
+  }
+
+  /// The f16 pair of least error among the neighbours of the pair that step 1 found, and of that of
+  /// the whole range. error_of() cannot tell pairs apart that hold the weights almost exactly: the
+  /// sums that it subtracts are rounded.
+  LLM_LANES_INLINE void fit_halves(F32Lanes& a, F32Lanes& o) const {
+    F32Lanes low = blocks_.x[0][0];
+    F32Lanes high = blocks_.x[0][0];
+    for (std::size_t i = 1; i < kSize; ++i) {
+      low = smaller(low, blocks_.x[0][i]);
+      high = larger(high, blocks_.x[0][i]);
+    }
+    a = neighbour(a_[0], 0);
+    o = neighbour(o_[0], 0);
+    F32Lanes best = splat(std::numeric_limits<float>::infinity());
+    const auto around = [&](const F32Lanes& real_a, const F32Lanes& real_o) {
+      for (int i = -1; i <= 1; ++i) {
+        const F32Lanes half_a = neighbour(real_a, i);
+        for (int j = -1; j <= 1; ++j) {
+          const F32Lanes half_o = neighbour(real_o, j);
+          const F32Lanes error = rounded_error(0, half_a, half_o);
+          a = error < best ? half_a : a;
+          o = error < best ? half_o : o;
+          best = smaller(error, best);
+        }
+      }
+    };
+    around(a_[0], o_[0]);
+    around((high - low) * (1.0f / kHigh), -low);
   }
 
   /// Step 2 for given d and dmin. Returns the error of the whole super-block.
