@@ -55,7 +55,7 @@ def f(x):
 - [x] done
 - [ ] to do
 
-Of $a^2$, \\(b_1\\) and $5 or $6, `$c$` and $\\wrong{$:
+Of $\\vec{a}^2_{\\text{in}}$, \\(b_1\\) and $5 or $6, `$c$` and $\\wrong{$:
 
 $$
 \\frac{1}{2}
@@ -93,6 +93,8 @@ def check_markdown(browser, url: str, size: dict, scheme: str, shoot, hostile: l
             found = page.locator(f".reply {selector}" if "reply" not in selector else selector)
             seen = found.count() if isinstance(expected, int) else found.all_inner_texts()
             assert seen == expected, (selector, seen)
+        assert page.locator(".katex svg").bounding_box()["width"] > 3
+        assert page.evaluate("getComputedStyle(document.querySelector('.katex .text')).whiteSpace") == "nowrap"
         assert page.title() == server.MODEL.stem
         shoot(page, f"markdown-{scheme}")
         page.reload()  # and everything is as before

@@ -107,7 +107,8 @@ def check_files(page) -> None:
     new_conversation(page)
     sent = answer_with(page, "Read.")
     page.set_input_files("#attach-file", [{"name": "notes.txt", "mimeType": "text/plain", "buffer": b"a ```` b"},
-                                          {"name": "x.bin", "mimeType": "", "buffer": b"\x00\xff"}])  # fmt: skip
+                                          {"name": "y.bin", "mimeType": "", "buffer": b"\xff"},
+                                          {"name": "x.bin", "mimeType": "", "buffer": b"a\x00"}])  # fmt: skip
     expect(page.locator("#notice")).to_contain_text("x.bin: found other data than UTF-8 text")
     expect(page.locator(".chip")).to_have_count(1)
     say(page, "What is it?")
@@ -218,6 +219,7 @@ def check_tabs(browser, url: str) -> None:
     one.evaluate("Store.listen(() => {})")  # hears nothing any more
     say(two, "Third")
     expect(two.locator(".reply")).to_have_count(4)
+    two.evaluate("actions.rename(conversation.id, 'Named')")
     say(one, "Meanwhile")
     expect(one.locator(".version").last).to_have_text("2/2")  # of "Third", which came with what was stored
     one.evaluate("saved")
@@ -226,6 +228,7 @@ def check_tabs(browser, url: str) -> None:
     assert shown(one)[-2:] == ["Meanwhile", "Of one."], shown(one)
     one.locator(".turn", has=one.locator(".version")).get_by_role("button", name="Previous version").click()
     assert shown(one)[-2:] == ["Third", "Of two."], shown(one)
+    expect(one.locator("#list .title")).to_have_text("Named")
     assert not one.faults and not two.faults, (one.faults, two.faults)
     context.close()
 
@@ -293,8 +296,10 @@ def check_long(browser, url: str, shoot) -> None:
     page.keyboard.press("Escape")
     assert contents(sent[0]) == ["The new one."], sent[0]
     assert [message["role"] for message in sent[1]["messages"]] == ["user", "assistant", "user"], sent[1]
+    page.evaluate("$('scroll').scrollTop = 0")
     page.click("#list >> text=Go on.")
     expect(page.locator(".reply")).to_have_count(1)
     expect(page.locator(".note").last).to_have_text("stopped")
+    assert below() < 60, below()
     check_layout(page)
     page.close()
