@@ -87,6 +87,7 @@ def check_markdown(browser, url: str, size: dict, scheme: str, shoot, hostile: l
     page.route("**/v1/chat/completions", lambda route: route.fulfill(body=body, content_type="text/event-stream"))
     say(page, "Show me *all* of it.")
     expect(page.locator(".katex")).to_have_count(3)
+    expect(page.locator(".hljs-keyword")).to_have_count(2)
     expect(page.locator(".user")).to_have_text("Show me *all* of it.")
     for _ in range(2):
         for selector, expected in NODES.items():
@@ -120,19 +121,19 @@ def check_answers(browser, url: str, size: dict, shoot) -> None:
     settings(page, seed="4", max_tokens="120")
     say(page, "Tell a story of a <b>dog</b>.")
     expect(page.locator(".user")).to_have_text("Tell a story of a <b>dog</b>.")
-    expect(page.locator("#send")).to_have_text("Send", timeout=20000)
+    expect(page.locator("#send")).to_have_text("Send")
     expect(page.locator("#speed")).to_contain_text(" a second; prompt of ")
     expect(page.locator("#facts")).to_contain_text(" of 20,000 tokens of context")
     first = page.locator(".reply").inner_text()
     assert len(first) > 20, first
     say(page, "And then?")
-    expect(page.locator("#send")).to_have_text("Send", timeout=20000)
+    expect(page.locator("#send")).to_have_text("Send")
     assert page.locator(".reply").count() == 2
     expect(page.locator("#speed")).to_contain_text("cached")
     shoot(page, name)
     new_conversation(page)
     say(page, "Tell a story of a <b>dog</b>.")
-    expect(page.locator("#send")).to_have_text("Send", timeout=20000)
+    expect(page.locator("#send")).to_have_text("Send")
     assert page.locator(".reply").inner_text() == first, "the same seed, another text"
     page.click("#settings")
     shoot(page, name + "-settings")
@@ -168,12 +169,12 @@ def check_all(browser, bin_dir: pathlib.Path, url: str, shoot) -> None:
         page = open_page(browser, bare, PHONE)
         settings(page, max_tokens="60", seed="4")
         say(page, "Once upon a time")
-        expect(page.locator("#send")).to_have_text("Send", timeout=20000)
+        expect(page.locator("#send")).to_have_text("Send")
         text = page.locator(".text").inner_text()
         assert len(text) > 60
         page.click("text=Continue")
         page.wait_for_function("length => document.querySelector('.text').textContent.length > length + 60", arg=len(text))
-        expect(page.locator("#send")).to_have_text("Send", timeout=20000)
+        expect(page.locator("#send")).to_have_text("Send")
         assert page.locator(".text").inner_text().startswith(text[:60])
         page.evaluate("$('temperature').value = '-9'")
         say(page, "Once")
@@ -203,6 +204,7 @@ def main() -> int:
             shots.mkdir(exist_ok=True)
             page.screenshot(path=shots / f"{name}.png")
 
+    expect.set_options(timeout=30000)  # other tests run beside it
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         with server.serve(bin_dir, "--chat-template", "zephyr", "-c", "20000") as url:

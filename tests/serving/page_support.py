@@ -8,6 +8,8 @@ import re
 import threading
 import time
 
+from playwright.sync_api import expect
+
 PHONE = {"width": 390, "height": 844}
 DESKTOP = {"width": 1280, "height": 800}
 
@@ -26,6 +28,7 @@ def open_page(browser, url: str, size: dict, **options):
 
 
 def say(page, text: str) -> None:
+    expect(page.locator("#send")).to_have_text("Send")  # nothing is under way
     page.fill("#text", text)
     page.press("#text", "Enter")
 

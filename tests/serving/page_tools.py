@@ -133,7 +133,7 @@ def check_models(browser, bin_dir: pathlib.Path, shoot) -> None:
             page.route("**/props?model=two", load)
             say(page, "Tell a story.")
             expect(page.locator(".reply")).not_to_be_empty()
-            expect(page.locator("#send")).to_have_text("Send", timeout=20000)
+            expect(page.locator("#send")).to_have_text("Send")
             assert waits == ["Loading two …"], waits
             expect(page.locator("#model option")).to_have_text(["broken (not loaded)", "one (not loaded)", "two"])
             expect(page.locator("#facts")).to_contain_text(" tokens of context")
@@ -149,5 +149,5 @@ def check_models(browser, bin_dir: pathlib.Path, shoot) -> None:
             page.press("#text", "Enter")
             expect(page.locator(".reply")).to_have_count(2)
             expect(page.locator(".error")).to_have_count(0)
-            expect(page.locator("#send")).to_have_text("Send", timeout=20000)
+            expect(page.locator("#send")).to_have_text("Send")
             page.close()

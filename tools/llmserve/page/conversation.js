@@ -168,6 +168,7 @@ function setSide(isOpen) {
 function setRunning(run) {
   running = run;
   $("send").textContent = run ? "Stop" : "Send";
+  $("turns").ariaBusy = String(Boolean(run));  // it is read out when it is whole
 }
 
 function stop() {
