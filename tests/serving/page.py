@@ -14,17 +14,17 @@ import sys
 
 import server
 
-VENV_PYTHON = server.ROOT / "build" / "serving-full-venv" / "bin" / "python"
+VENV_PYTHON = server.ROOT / "build" / "page-venv" / "bin" / "python"
 if shutil.which("chromium") is None:
-    sys.exit(print("SKIPPED: no chromium; `./dev serving --full` installs it"))
+    sys.exit(print("SKIPPED: found no chromium; `apt-get install chromium`"))
 try:
     from playwright.sync_api import expect, sync_playwright
 except ImportError:
     if not VENV_PYTHON.exists():
-        sys.exit(print("SKIPPED: no playwright; `./dev serving --full` installs it"))
+        sys.exit(print("SKIPPED: found no playwright; `./dev test` installs it where there is chromium"))
     os.execv(VENV_PYTHON, [VENV_PYTHON, "-B", *sys.argv])
 
-from page_conversations import check_conversations, check_long, check_progress, check_tabs
+from page_conversations import check_conversations, check_long, check_progress, check_tabs, check_without_store
 from page_support import DESKTOP, PHONE, check_layout, new_conversation, open_page, say, settings, stream_of
 from page_tools import check_models, check_tools
 
@@ -164,6 +164,7 @@ def check_all(browser, bin_dir: pathlib.Path, url: str, shoot) -> None:
     check_tabs(browser, url)
     check_long(browser, url, shoot)
     check_progress(browser, url)
+    check_without_store(browser, url)
     check_models(browser, bin_dir, shoot)
     with server.serve(bin_dir) as bare:  # it has no chat template
         page = open_page(browser, bare, PHONE)

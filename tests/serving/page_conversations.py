@@ -104,6 +104,23 @@ def check_continue(page) -> None:
     assert not set(expected) & set(sent[1]), sent[1]
 
 
+def check_errors(page) -> None:
+    """A message that gets no reply stays, and can be answered later."""
+    new_conversation(page)
+    page.unroute("**/v1/chat/completions")
+    page.route("**/v1/chat/completions", lambda route: route.fulfill(status=500, json={"error": {"message": "no reply"}}))
+    say(page, "Hello")
+    expect(page.locator(".error")).to_have_text("no reply")
+    assert shown(page) == ["Hello"] and page.input_value("#text") == ""
+    sent = answer_with(page, "Late.")
+    click(page, "Answer")
+    expect(page.locator(".reply")).to_have_text("Late.")
+    assert contents(sent[0]) == ["Hello"] and page.locator(".error").count() == 0
+    click(page, "Delete")
+    click(page, "Delete")
+    assert shown(page) == []
+
+
 def check_files(page) -> None:
     new_conversation(page)
     sent = answer_with(page, "Read.")
@@ -124,7 +141,9 @@ def check_list(page, shoot) -> None:
     """What was made above, in the list; export, deletion, import."""
     titles = page.locator("#list .title")
     open_list(page)
-    expect(titles).to_have_text(["What is it?", "Code", "One"])
+    expect(titles).to_have_text(["What is it?", "Hello", "Code", "One"])
+    page.locator("#list li", has_text="Hello").get_by_role("button", name="Delete").click()
+    expect(titles).to_have_count(3)
     shoot(page, "list-phone" if page.viewport_size == PHONE else "list")
     page.fill("#search", "X): PASS")
     expect(titles).to_have_text(["Code"])
@@ -192,6 +211,7 @@ def check_conversations(browser, url: str, size: dict, scheme: str, shoot) -> No
     page = open_page(browser, url, size, color_scheme=scheme)
     check_versions(page)
     check_continue(page)
+    check_errors(page)
     check_files(page)
     check_list(page, shoot)
     check_keys(page)
@@ -232,6 +252,23 @@ def check_tabs(browser, url: str) -> None:
     expect(one.locator("#list .title")).to_have_text("Named")
     assert not one.faults and not two.faults, (one.faults, two.faults)
     context.close()
+
+
+def check_without_store(browser, url: str) -> None:
+    """A browser that keeps nothing: the page says so, and works."""
+    page = browser.new_page()
+    page.add_init_script("indexedDB.open = () => { throw new Error('not allowed'); }")
+    page.goto(url)
+    expect(page.locator("#notice")).to_contain_text("This browser stores no conversations: not allowed")
+    answer_with(page, "First.", "Second.")
+    say(page, "One")
+    expect(page.locator(".reply")).to_have_text("First.")
+    click(page, "Regenerate")
+    expect(page.locator(".reply")).to_have_text("Second.")
+    new_conversation(page)
+    page.click("#list >> text=One")
+    expect(page.locator(".version")).to_have_text("2/2")
+    page.close()
 
 
 def check_progress(browser, url: str) -> None:
