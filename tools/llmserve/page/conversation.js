@@ -91,7 +91,7 @@ function adopt(one, stored) {
     return node;
   });
   nodes.push(...mine.values());  // not stored yet
-  Object.assign(one, { title: stored.title, renamed: stored.renamed, revision: stored.revision, nodes });
+  Object.assign(one, { title: stored.title, renamed: stored.renamed, nodes });
   return changed;
 }
 

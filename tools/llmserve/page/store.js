@@ -4,7 +4,7 @@
 // and its id is random, so two tabs that write the same conversation are merged node by node (merge()), and none of them
 // can overwrite what the other has added. `edited` counts the changes of a node; of two copies the later one stays.
 //
-//   conversation = {id, format, revision, title, renamed, updated, deleted, leaf, nodes: [node]}
+//   conversation = {id, format, title, renamed, updated, deleted, leaf, nodes: [node]}
 //   node = {id, parent, edited, deleted, role: "user" or "text", content, files: [{name, text}]}
 //       or {id, parent, edited, deleted, role: "assistant", steps: [{content, thoughts, calls: [{id, name, text, result}]}]},
 //   both with cut (a limit or the user ended it) and note. All steps of a reply but the last have calls. `leaf` is the last
@@ -64,13 +64,19 @@ const Store = (() => {
     });
   }
 
-  const isConversation = (record) =>
-    record?.format === kFormat && isText(record.id) && isText(record.title) && Number.isFinite(record.updated) &&
-    (record.leaf === null || isText(record.leaf)) && Array.isArray(record.nodes) && record.nodes.every(isNode) && isTree(record.nodes);
+  function isConversation(record) {
+    try {
+      const { format, id, title, updated, leaf, nodes } = record;
+      return format === kFormat && isText(id) && isText(title) && Number.isFinite(updated) && (leaf === null || isText(leaf)) &&
+             nodes.every(isNode) && isTree(nodes);
+    } catch {
+      return false;  // something in it is null, or no list
+    }
+  }
 
   // Nodes of both; the rest is that of `mine`.
   function merge(stored, mine) {
-    if (!stored) return { ...mine, revision: 1 };
+    if (!stored) return mine;
     const nodes = new Map(stored.nodes.map((node) => [node.id, node]));
     for (const node of mine.nodes) {
       const other = nodes.get(node.id);
@@ -78,13 +84,13 @@ const Store = (() => {
     }
     const named = (stored.renamed ?? 0) > (mine.renamed ?? 0) ? stored : mine;
     return { ...mine, title: named.title, renamed: named.renamed, updated: Math.max(stored.updated, mine.updated),
-             nodes: [...nodes.values()], revision: stored.revision + 1 };
+             nodes: [...nodes.values()] };
   }
 
   return {
     newId,
     failure: () => failed,
-    create: () => ({ id: newId(), format: kFormat, revision: 0, title: "",
+    create: () => ({ id: newId(), format: kFormat, title: "",
                      renamed: 0, updated: Date.now(), deleted: 0, leaf: null, nodes: [] }),
     // All that are not deleted, the latest first. What was deleted long ago goes now.
     async list() {
