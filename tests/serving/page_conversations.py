@@ -260,13 +260,13 @@ def check_tabs(browser, url: str) -> None:
 
 
 def check_without_store(browser, url: str) -> None:
-    """A browser that keeps nothing: the page says so, and works."""
+    """A browser that keeps nothing: the page says so, and works. The first message is sent before the page is complete."""
     page = browser.new_page()
-    page.add_init_script("indexedDB.open = () => { throw new Error('not allowed'); }")
+    page.add_init_script("""indexedDB.open = () => { throw new Error("not allowed"); };
+        addEventListener("DOMContentLoaded", () => { $("text").value = "One"; $("form").requestSubmit(); })""")
+    answer_with(page, "First.", "Second.")
     page.goto(url)
     expect(page.locator("#notice")).to_contain_text("This browser stores no conversations: not allowed")
-    answer_with(page, "First.", "Second.")
-    say(page, "One")
     expect(page.locator(".reply")).to_have_text("First.")
     click(page, "Regenerate")
     expect(page.locator(".reply")).to_have_text("Second.")

@@ -24,6 +24,7 @@ def open_page(browser, url: str, size: dict, **options):
     own = (re.match(r"\w+://[^/#]+", url)[0], "data:", "blob:")
     page.on("request", lambda request: page.faults.append(request.url) if not request.url.startswith(own) else None)
     page.goto(url)
+    page.evaluate("opening")
     return page
 
 

@@ -85,8 +85,9 @@ async function attach(chosen) {
 
 const startNew = () => { show(Store.create()); $("text").focus(); };
 
-$("form").addEventListener("submit", (event) => {
+$("form").addEventListener("submit", async (event) => {
   event.preventDefault();
+  await opening;
   if (running) stop();
   else if ($("text").value.trim() || files.length) send();
 });
@@ -146,7 +147,7 @@ $("key").addEventListener("change", () => {
   Server.setKey($("key").value);
   openPage().catch(showError);
 });
-openPage().catch((error) => {
+const opening = openPage().catch((error) => {
   showAll([]);
   showError(error);
   $("settings-box").showModal();
