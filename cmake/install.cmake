@@ -30,6 +30,9 @@ endforeach()
 install(FILES models/fable-3m-q4_k_m.gguf models/README.md DESTINATION ${CMAKE_INSTALL_DATADIR}/llmrun/models)
 install(FILES README.md ${LLM_PAGES}/changelog.gz DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
+foreach(library katex highlight)  # parts of llmserve
+  install(FILES third_party/page/${library}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright.${library})
+endforeach()
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs FILES_MATCHING PATTERN "*.md")
 
 set(CPACK_GENERATOR DEB)

@@ -53,7 +53,8 @@ STANDS_ON = {
     "tools/llmserve/conversations": ["engine/generation", "tools/common"],
     "tools/llmserve/api": ["tools/llmserve/http", "tools/llmserve/conversations", "tools/hub", "engine/batching", "validate/provenance"],
     "tools/llmserve/models": ["tools/llmserve/api"],
-    "tools/llmserve": ["tools/llmserve/models"],
+    "tools/llmserve/page": [],
+    "tools/llmserve": ["tools/llmserve/models", "tools/llmserve/page"],
     # The package for Python has llmserve's requests and answers.
     "python": ["tools/llmserve", "validate/selftest"],
     "tools/llmtok": ["tools/hub", "engine/model"],

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <new>
 #include <utility>
 
@@ -157,7 +156,17 @@ void GenerationService::open(Submitted& submitted) {
                                                  n_new, std::move(submitted.job.on_event),
                                                  speculate_ ? speculate_() : nullptr);
   LLM_CHECK(scheduler_.submit(submitted.id, n_prompt, n_new) == Admission::kAccepted);
+  opened.on_progress = std::move(submitted.job.on_progress);
   opened.on_end = std::move(submitted.job.on_end);  // which is told of all that fails before
+}
+
+void GenerationService::Open::tell_progress() {
+  if (!on_progress) return;
+  const Clock::time_point now = Clock::now();
+  if (!prompt_began) prompt_began = now;
+  PromptProgress progress = text->prompt_progress();
+  progress.seconds = std::chrono::duration<double>(now - *prompt_began).count();
+  on_progress(progress);
 }
 
 void GenerationService::give_up_all() {
@@ -213,6 +222,7 @@ void GenerationService::run_step(std::vector<Ended>& ended) {
     text.note_lost(lost);
     own_figures_.recomputed_tokens[static_cast<std::size_t>(lost.why)] += lost.n_tokens;
     text.note_adopted(n_stored, n);
+    if (n_stored == 0 && text.so_far().ids.empty()) texts_.at(id).tell_progress();
     own_figures_.reused_tokens += n - n_stored;
     own_figures_.loaded_tokens += n_loaded;
     return n;
@@ -259,6 +269,8 @@ void GenerationService::advance_texts(const Step& step, double seconds,
   for (const StepPart& part : step.parts) {
     RunningRequest& text = *texts_.at(part.id).text;
     const std::size_t n_before = text.so_far().ids.size();
+    text.note_evaluated(part.first + part.n_tokens);
+    if (n_before == 0) texts_.at(part.id).tell_progress();
     const auto is_complete = text.advance(part, runner_.executor().passes());
     if (!is_complete.ok()) {
       failed.emplace(part.id, is_complete.error());  // the other texts go on

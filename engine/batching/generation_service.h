@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -20,11 +22,14 @@
 
 namespace llm {
 
-/// A text to generate, and two functions that are told of it. The service's thread calls them: they
-/// return soon, throw nothing and do not call the service.
+/// A text to generate, and three functions that are told of it. The service's thread calls them:
+/// they return soon, throw nothing and do not call the service.
 struct GenerationJob {
   GenerationRequest request;
   RunningRequest::OnEvent on_event;  ///< as the text grows; may be empty
+  /// When the prompt's evaluation begins and after each part of it, before the first token; may be
+  /// empty.
+  std::function<void(const PromptProgress&)> on_progress = {};
   std::function<void(const Result<GenerationOutput>&)> on_end =
       {};  ///< once, unless it is cancelled
 };
@@ -100,9 +105,15 @@ class GenerationService {
  private:
   using OnEnd = decltype(GenerationJob::on_end);
 
+  using Clock = std::chrono::steady_clock;
+
   struct Open {
     std::unique_ptr<RunningRequest> text;
+    decltype(GenerationJob::on_progress) on_progress;
     OnEnd on_end;
+    std::optional<Clock::time_point> prompt_began;
+
+    void tell_progress();
   };
   struct Ended {
     OnEnd on_end;

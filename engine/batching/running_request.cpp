@@ -67,7 +67,6 @@ void RunningRequest::note_adopted(std::size_t begin, std::size_t end) {
 }
 
 void RunningRequest::take(const StepPart& part, std::span<const float> rows) {
-  stored_ = std::max(stored_, part.first + part.n_tokens);
   if (part.n_proposed == 0) {  // those of an earlier step
     ahead_.clear();
     n_accepted_ = 0;

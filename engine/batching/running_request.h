@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -47,6 +48,14 @@ struct GenerationOutput {
   SequenceState::Lost lost = {};  ///< leading tokens that were stored once and are computed again
 };
 
+/// How much of a text's prompt is done.
+struct PromptProgress {
+  std::size_t n_tokens = 0;  ///< of the prompt
+  std::size_t n_cached = 0;  ///< of those, GenerationOutput::cached_tokens so far
+  std::size_t n_stored = 0;  ///< of those, cached or evaluated so far; never less than before
+  double seconds = 0;        ///< since its evaluation began
+};
+
 /// A text while it is generated in steps that others decide: takes rows as they come,
 /// also the same ones again after a preemption, and draws, decodes and stops as GenerationState
 /// does.
@@ -79,6 +88,8 @@ class RunningRequest {
 
   /// The tokens up to `end` are stored, those from `begin` on by other texts.
   void note_adopted(std::size_t begin, std::size_t end);
+  /// The tokens up to `end` are stored, the last ones by the step that is done.
+  void note_evaluated(std::size_t end) { stored_ = std::max(stored_, end); }
   void note_lost(const SequenceState::Lost& lost) {
     if (lost.n_tokens > lost_.n_tokens) lost_ = lost;
   }
@@ -108,6 +119,11 @@ class RunningRequest {
   const std::string& scope() const { return request_.scope; }
   std::span<const float> adapters() const { return request_.adapters; }
   const GenerateResult& so_far() const { return text_.result; }
+  /// Without its time.
+  PromptProgress prompt_progress() const {
+    const std::size_t n_tokens = request_.prompt.size();
+    return {n_tokens, n_cached_, std::min(stored_, n_tokens), 0};
+  }
   /// @pre advance() said that it is complete
   GenerationOutput finish() &&;
 

@@ -284,6 +284,29 @@ TEST_CASE("equal prompts of 1,700 tokens share six pages, whatever else runs", "
   }
 }
 
+TEST_CASE("a text tells how far its prompt is, before its first token", "[serve]") {
+  const auto model = embedded();
+  const auto service = start(model, {.step_tokens = 500, .context = kLong, .kv_pages = 60});
+  for (const std::size_t n_cached : {0, 1699}) {
+    Listener listener;
+    std::vector<PromptProgress> told;
+    GenerationJob job = listener.job(long_request(*model, 1700, 4, 1));
+    job.on_progress = [&](const PromptProgress& progress) {
+      CHECK(listener.events.empty());
+      told.push_back(progress);
+    };
+    submit(*service, {job});
+    REQUIRE(listener.wait().ok());
+    REQUIRE(told.size() == 1 + (1700 - n_cached + 499) / 500);
+    for (std::size_t i = 0; i < told.size(); ++i) {
+      CHECK(told[i].n_tokens == 1700);
+      CHECK(told[i].n_cached == n_cached);
+      CHECK(told[i].n_stored == std::min(n_cached + i * 500, std::size_t{1700}));
+      CHECK((i == 0 ? told[i].seconds == 0 : told[i].seconds > told[i - 1].seconds));
+    }
+  }
+}
+
 TEST_CASE("equal prompts that end with a page or behind it, the second beside the first",
           "[serve]") {
   const auto model = embedded();

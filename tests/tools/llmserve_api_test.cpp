@@ -33,14 +33,6 @@ TEST_CASE("llmserve tells of itself", "[llmserve]") {
   server.get("/props").must_match(
       Json{{"default_generation_settings", settings}} |
       "{'total_slots': 16, 'model_alias': 'tiny', 'bos_token': '<s>', 'chat_template': ''}"_j);
-  const Reply page = server.get("/?anything");
-  REQUIRE(page.header("Content-Type") == "text/html; charset=utf-8");
-  for (const char* part :
-       {"page.css", "markdown.js", "tools.js", "server.js", "show.js", "page.js"}) {
-    page.must_be(200, {read_file(LLM_SOURCE_DIR "/tools/llmserve/page/" + std::string(part))});
-  }
-  for (const char* outside : {"http://", "https://", "//cdn", "@import", "innerHTML", ".js@"})
-    REQUIRE(page.body.find(outside) == std::string::npos);
   server.complete("{'prompt': 'a', 'max_tokens': 3, 'ignore_eos': true}"_j);
   const std::string metrics =
       server.get("/metrics").must_be(200, {"# TYPE llmserve_texts_running gauge\n"}).body;
@@ -56,6 +48,51 @@ TEST_CASE("llmserve tells of itself", "[llmserve]") {
                                   {"http_answers_total{status=\"404\"}", 1}})
     CHECK_THAT(metrics, Contains(fmt::format("\nllmserve_{} {}\n", name, value)));
   REQUIRE(server.end().must_end(0).err == "");
+}
+
+TEST_CASE("the page and all of its files come from the server", "[llmserve]") {
+  const TinyModel tiny;
+  Server server = tiny.serve({"--api-key", "secret"});
+  REQUIRE(server.get("/").body == server.get("/page/page.html").body);
+  std::size_t n_files = 0;
+  const auto check = [&](const std::string& folder, const std::map<std::string, std::string>& types,
+                         const char* caching) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+      const auto type = types.find(entry.path().extension());
+      if (!entry.is_regular_file() || type == types.end()) continue;
+      const std::string name = std::filesystem::relative(entry.path(), folder);
+      CAPTURE(name);
+      const Reply reply = server.get("/page/" + name + "?anything");
+      REQUIRE(reply.status == 200);
+      REQUIRE((reply.body == read_file(entry.path())));
+      CHECK(reply.header("Content-Type") == type->second);
+      CHECK(reply.header("Cache-Control") == caching);
+      const std::string policy = reply.header("Content-Security-Policy");
+      CHECK(
+          policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self'; "
+                             "style-src-attr 'unsafe-inline'; font-src 'self'; "));
+      CHECK(policy.find("unsafe") == policy.rfind("unsafe"));
+      ++n_files;
+    }
+  };
+  const std::string own = LLM_SOURCE_DIR "/tools/llmserve/page";
+  const std::string html = "text/html; charset=utf-8";
+  const std::string css = "text/css; charset=utf-8";
+  const std::string js = "text/javascript; charset=utf-8";
+  check(own, {{".html", html}, {".css", css}, {".js", js}}, "no-cache");
+  REQUIRE(n_files == 10);
+  check(LLM_SOURCE_DIR "/third_party/page", {{".css", css}, {".js", js}, {".woff2", "font/woff2"}},
+        "max-age=86400");
+  REQUIRE(n_files > 25);
+  for (const char* file : {"page.html", "page.css", "markdown.js", "tools.js", "server.js",
+                           "store.js", "show.js", "conversation.js", "answer.js", "page.js"}) {
+    const std::string text = read_file(own + "/" + file);
+    for (const char* outside : {"http://", "https://", "//cdn", "@import", "innerHTML"})
+      REQUIRE(text.find(outside) == std::string::npos);
+  }
+  for (const char* path : {"/page/", "/page/other.js", "/page/../page.html", "/page/katex/",
+                           "/page/page_files.h", "/page/%2e%2e/page.html", "/page"})
+    server.get(path).must_be(404);
 }
 
 TEST_CASE("null asks for nothing, whatever the field", "[llmserve]") {

@@ -276,6 +276,43 @@ TEST_CASE("llama-server's clients find what they ask for", "[llmserve]") {
   server.post("/completion", "{'prompt': 'a', 'n_probs': 21}"_j).must_name("n_probs");
 }
 
+TEST_CASE("a stream tells how far the prompt is, as llama-server's does", "[llmserve]") {
+  Server server = serve_fable({"--chat-template", "zephyr", "--chunk", "64"});
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "Once upon a time ";
+  const Json more = "{'max_tokens': 4, 'stream': true, 'return_progress': true}"_j;
+  const auto check = [&](const std::string& path, const Json& body, const std::string& nothing,
+                         const Json& is_nothing) {
+    CAPTURE(path);
+    for (const bool is_cached : {false, true}) {
+      const std::vector<Json> parts = parts_of(server.post(path, body | more).must_be(200).body);
+      std::vector<Json> told;
+      for (const Json& part : parts) {
+        if (!part.contains("prompt_progress")) continue;
+        CHECK(part.at(Json::json_pointer(nothing)) == is_nothing);
+        told.push_back(part["prompt_progress"]);
+      }
+      REQUIRE(told.size() >= (is_cached ? 2 : 4));
+      CHECK(told[0]["processed"] == told[0]["cache"]);
+      CHECK((told[0]["cache"] > 100) == is_cached);  // BOS may be
+      CHECK(told.back()["processed"] == told[0]["total"]);
+      for (std::size_t i = 1; i < told.size(); ++i) {
+        CHECK(told[i]["total"] == told[0]["total"]);
+        CHECK(told[i]["processed"] > told[i - 1]["processed"]);
+        CHECK(told[i]["time_ms"] > told[i - 1]["time_ms"]);
+      }
+    }
+    CHECK_THAT(server.post(path, body | more | "{'return_progress': false}"_j).body,
+               !Contains("prompt_progress"));
+    CHECK_THAT(server.post(path, body | more | "{'stream': false}"_j).must_be(200).body,
+               !Contains("prompt_progress"));
+  };
+  check("/v1/chat/completions", {{"messages", question(text)}}, "/choices/0/delta",
+        "{'role': 'assistant', 'content': null}"_j);
+  check("/v1/completions", {{"prompt", "a" + text}}, "/choices/0/text", "");
+  check("/completion", {{"prompt", "b" + text}}, "/content", "");
+}
+
 TEST_CASE("penalties of generated tokens have their effect", "[llmserve]") {
   Server server = serve_fable();
   const auto receipt = [&](const Json& more) {

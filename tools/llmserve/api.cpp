@@ -94,7 +94,7 @@ HttpHandlers Api::handlers(std::function<void(const std::string&)> log,
 }
 
 std::span<const Api::Route> Api::routes() {
-  static constexpr std::array<Route, 33> kRoutes = {{
+  static constexpr std::array<Route, 34> kRoutes = {{
       {post("/v1/completions", "createCompletion", "Continue a prompt",
             {"CompletionRequest", completion_fields}),
        &Api::answer_texts<parse_completion>},
@@ -176,6 +176,7 @@ std::span<const Api::Route> Api::routes() {
            /*needs_key=*/true, /*asks_model=*/true),
        &Api::tokenizer_info},
       {get("/", "page", "A chat page", /*needs_key=*/false), &Api::page},
+      {get("/page/{file}", "pageFile", "A file of the chat page", /*needs_key=*/false), &Api::page},
       {get("/openapi.json", "openapi", "This description", /*needs_key=*/false), &Api::openapi},
       {get("/health", "health", "Whether the server accepts requests", /*needs_key=*/false),
        &Api::health},

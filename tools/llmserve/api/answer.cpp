@@ -112,6 +112,11 @@ std::vector<GenerationJob> Answer::jobs() {
         post([&] { return [i, kept = TextEvent(event)](Answer& self) { self.grow(i, kept); }; });
       };
     }
+    if (request_->stream && request_->progress) {
+      job.on_progress = [post, i](const PromptProgress& progress) {
+        post([&] { return [i, progress](Answer& self) { self.tell_progress(i, progress); }; });
+      };
+    }
     job.on_end = [post, i](const Result<GenerationOutput>& text) {
       post([&] { return [i, text](Answer& self) { self.end_choice(i, text); }; });
     };
@@ -167,6 +172,10 @@ void Answer::start() {
 
 void Answer::grow(std::size_t index, const TextEvent& event) {
   if (!is_done_) exchange_->write(writer_->growth(index, event));
+}
+
+void Answer::tell_progress(std::size_t index, const PromptProgress& progress) {
+  if (!is_done_) exchange_->write(writer_->progress(index, progress));
 }
 
 void Answer::end_choice(std::size_t index, const Result<GenerationOutput>& text) {

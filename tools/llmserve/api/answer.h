@@ -59,6 +59,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
  private:
   std::vector<GenerationJob> jobs();
   void grow(std::size_t index, const TextEvent& event);
+  void tell_progress(std::size_t index, const PromptProgress& progress);
   void end_choice(std::size_t index, const Result<GenerationOutput>& text);
   void fail(const HttpAnswer& answer);
   /// Gives up where memory was refused.

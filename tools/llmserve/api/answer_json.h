@@ -80,6 +80,8 @@ class AnswerWriter {
   /// of all. An empty string is no event.
   virtual std::string opening() { return ""; }
   virtual std::string growth(std::size_t, const TextEvent&) { return ""; }
+  /// What tells of a prompt that is evaluated, where AnswerRequest::progress asks for it.
+  virtual std::string progress(std::size_t, const PromptProgress&) { return ""; }
   virtual std::string closing(std::size_t, const GenerationOutput&) { return ""; }
   virtual std::string ending() { return ""; }
   virtual const char* stream_type() const { return "text/event-stream"; }

@@ -77,6 +77,7 @@ Result<AnswerRequest> request_of(const RequestBody& body, const ServedModel& ser
   request.logits_hash = body.logits_hash;
   request.receipt = body.receipt;
   request.timings = body.timings;
+  request.progress = body.progress;
   LLM_TRY(request.adapters, adapters_of(body, served));
   if (body.receipt && std::ranges::any_of(request.adapters, [](float scale) { return scale != 0; }))
     return wrong_field("receipt", "true with an adapter",

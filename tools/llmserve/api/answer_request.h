@@ -70,6 +70,7 @@ struct AnswerRequest {
   bool as_base64 = false;
   std::optional<RerankRequest> rerank = {};
   bool timings = false;              ///< the answer has them
+  bool progress = false;             ///< a streamed answer tells how far the prompt is
   std::vector<float> adapters = {};  ///< as GenerationRequest::adapters
   RequestNotes notes = {};
   std::optional<OrderedJson> at_once = {};  ///< the answer, where it needs no text

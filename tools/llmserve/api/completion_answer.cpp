@@ -85,6 +85,19 @@ class CompletionWriter : public AnswerWriter {
     return deltas(index, parsers_[index].push(event.text), std::move(logprobs));
   }
 
+  /// llama-server's: a piece of nothing, with how far the prompt is.
+  std::string progress(std::size_t index, const PromptProgress& progress) override {
+    AnswerJson piece = "";
+    if (request_.is_chat()) piece = {{"role", "assistant"}, {"content", nullptr}};
+    AnswerJson json = is_infill() ? infill(index, "", nullptr, nullptr)
+                                  : chunk(index, std::move(piece), nullptr, nullptr);
+    json["prompt_progress"] = {{"total", progress.n_tokens},
+                               {"cache", progress.n_cached},
+                               {"processed", progress.n_stored},
+                               {"time_ms", progress.seconds * 1e3}};
+    return server_event(json);
+  }
+
   std::string closing(std::size_t index, const GenerationOutput& text) override {
     completion_tokens_ += text.result.ids.size();
     if (index % request_.n == 0) cached_tokens_ += text.cached_tokens;
@@ -240,6 +253,11 @@ class CompletionWriter : public AnswerWriter {
 
   std::string chunk_of(std::size_t index, AnswerJson content, AnswerJson logprobs,
                        AnswerJson reason) const {
+    return server_event(chunk(index, std::move(content), std::move(logprobs), std::move(reason)));
+  }
+
+  AnswerJson chunk(std::size_t index, AnswerJson content, AnswerJson logprobs,
+                   AnswerJson reason) const {
     AnswerJson json = envelope(".chunk");
     json["choices"] =
         AnswerJson::array({{{"index", index},
@@ -247,7 +265,7 @@ class CompletionWriter : public AnswerWriter {
                             {"logprobs", std::move(logprobs)},
                             {"finish_reason", std::move(reason)}}});
     if (request_.include_usage) json["usage"] = nullptr;
-    return server_event(json);
+    return json;
   }
 
   /// @param logprobs  go with the first of them, or alone

@@ -28,6 +28,7 @@ struct RequestBody {
   bool logits_hash = false;
   bool receipt = false;
   bool timings = false;
+  bool progress = false;
   std::string model;                      ///< as the client calls it
   const OrderedJson* lora = nullptr;      ///< a list
   std::vector<StructureField> structure;  ///< what the text must be

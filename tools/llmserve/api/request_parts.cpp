@@ -279,6 +279,8 @@ void add_common(JsonFields& fields, const ServedModel* served, RequestBody& body
         return options.read(value, path + ".");
       });
   fields.flag("timings_per_token", &body.timings, "Add llama-server's timings to the response.");
+  fields.flag("return_progress", &body.progress,
+              "With stream: send llama-server's prompt_progress while the prompt is evaluated.");
   fields.flag("logits_hash", &body.logits_hash,
               "Adds the header x-logits-sha256; not with stream.");
 }

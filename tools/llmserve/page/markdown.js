@@ -1,13 +1,51 @@
 // Markdown to DOM nodes, as much of it as models write. A model's text only ever becomes text nodes: nothing here parses
-// HTML, no link runs a script, nothing is loaded. Time is linear in the text, but for nesting, which is bounded.
+// HTML but what highlight.js has made of it, no link runs a script, nothing is loaded from elsewhere. Time is linear in the
+// text, but for nesting, which is bounded.
 "use strict";
 const Markdown = (() => {
   const kMostLevels = 8;
+  const kMostMath = 4000;   // characters of a formula; a longer one is shown as it is written
+  const kMostCode = 30000;  // of a block of code; a longer one has no colours
 
   function node(name, children = [], properties = {}) {
     const made = Object.assign(document.createElement(name), properties);
     made.append(...children);
     return made;
+  }
+
+  // ---- Libraries, loaded when the first text needs them ----------------------------------------------------------
+
+  // A function that promises the library of that name, or null where it cannot be loaded.
+  function library(name, script, style) {
+    let loading = null;
+    return () => loading ??= new Promise((done) => {
+      if (style) document.head.append(node("link", [], { rel: "stylesheet", href: style }));
+      document.head.append(node("script", [], { src: script, onload: () => done(globalThis[name]), onerror: () => done(null) }));
+    });
+  }
+  const katex = library("katex", "page/katex/katex.min.js", "page/katex/katex.min.css");
+  const highlight = library("hljs", "page/highlight/highlight.min.js");
+
+  // A formula; until it is laid out, and where it is wrong, its source.
+  function math(source, tex, displayMode) {
+    const made = node("span", [source], { className: displayMode ? "math display" : "math" });
+    const options = { displayMode, maxExpand: 200, maxSize: 20, strict: "ignore", throwOnError: true, trust: false };
+    if (tex.length <= kMostMath) {
+      katex().then((library) => {
+        const laidOut = document.createElement("span");
+        library?.render(tex, laidOut, options);
+        if (library) made.replaceChildren(laidOut);
+      }).catch(() => {});
+    }
+    return made;
+  }
+
+  async function colour(place, code, language) {
+    if (!language || code.length > kMostCode) return;
+    const library = await highlight();
+    if (!library?.getLanguage(language)) return;
+    const html = library.highlight(language, code, /*ignoreIllegals=*/true).value;
+    place.replaceChildren(...new DOMParser().parseFromString(`<pre>${html}</pre>`, "text/html").querySelector("pre").childNodes);
   }
 
   // ---- Inside of a paragraph -------------------------------------------------------------------------------------
@@ -82,6 +120,21 @@ const Markdown = (() => {
       return true;
     };
 
+    const formula = () => {
+      const closer = { "\\(": "\\)", "\\[": "\\]" }[text.slice(at, at + 2)];
+      if (closer && (hopeless.has(closer) || text.indexOf(closer, at) < 0)) {
+        hopeless.add(closer);
+        return false;
+      }
+      // "$5 and $6" is none: what closes it stands behind no space and before no digit, and code is none.
+      const found = /^(?:\$\$([^$]+)\$\$|\$(?![\s$])([^$\n`]{0,500}?[^\s\\$`])\$(?!\d)|\\\(([^]{1,2000}?)\\\)|\\\[([^]{1,2000}?)\\\])/
+        .exec(text.slice(at, at + kMostMath));
+      if (!found) return false;
+      const [source, display, inside, bracket, displayBracket] = found;
+      take(at + source.length, math(source, display ?? inside ?? bracket ?? displayBracket, Boolean(display ?? displayBracket)));
+      return true;
+    };
+
     const address = () => {  // a bare one
       const found = /^https?:\/\/[^\s<>"`]{1,2000}/i.exec(text.slice(at, at + 2010));
       if (!found || isWord(text[at - 1])) return false;
@@ -92,7 +145,9 @@ const Markdown = (() => {
 
     while (at < text.length) {
       const c = text[at];
-      if (c === "\\" && /[!-/:-@[-`{-~]/.test(text[at + 1] ?? "")) {
+      if ((c === "$" || (c === "\\" && "([".includes(text[at + 1] ?? " "))) && formula()) {
+        // taken
+      } else if (c === "\\" && /[!-/:-@[-`{-~]/.test(text[at + 1] ?? "")) {
         plain += text[at + 1];
         at += 2;
       } else if (c === "\n") {
@@ -123,8 +178,14 @@ const Markdown = (() => {
   const kRule = /^ {0,3}(?:(?:\* *){3,}|(?:- *){3,}|(?:_ *){3,})$/;
   const kRow = /^ *\|.*\| *$/;
   const kDashes = /^ *\|(?: *:?-+:? *\|)+ *$/;
+  // What closes the formula over several lines that the line opens.
+  const closerOf = (line) => {
+    const found = /^ {0,3}(\$\$|\\\[)/.exec(line);
+    const closer = found && (found[1] === "$$" ? "$$" : "\\]");
+    return closer && !line.slice(found[0].length).includes(closer) ? closer : null;
+  };
   const isBlank = (line) => line === undefined || /^\s*$/.test(line);
-  const beginsBlock = (line) => kFence.test(line) || kHeading.test(line) || kRule.test(line) || /^ {0,3}>/.test(line) || kItem.test(line);
+  const beginsBlock = (line) => kFence.test(line) || kHeading.test(line) || kRule.test(line) || /^ {0,3}>/.test(line) || kItem.test(line) || closerOf(line) !== null;
 
   // "Title ##" is "Title".
   function withoutMarks(heading) {
@@ -158,6 +219,11 @@ const Markdown = (() => {
         const end = until(at + 1, isEnd);
         const code = lines.slice(at + 1, end).map((one) => (one.startsWith(indent) ? one.slice(indent.length) : one.trimStart()));
         add(Math.min(end + 1, lines.length), () => codeBlock(code.join("\n"), info.trim().split(/\s/)[0]));
+      } else if ((match = closerOf(line))) {
+        const end = Math.min(until(at + 1, (other) => other.includes(match)) + 1, lines.length);
+        const source = lines.slice(at, end).join("\n").trim();
+        const tex = source.endsWith(match) ? source.slice(2, -2) : source.slice(2);
+        add(end, () => node("p", [math(source, tex, true)]));
       } else if ((match = kHeading.exec(line))) {
         const [, marks, rest = ""] = match;
         add(at + 1, () => node("h" + Math.min(6, marks.length + 1), inline(withoutMarks(rest.trim()))));
@@ -209,7 +275,8 @@ const Markdown = (() => {
     while (at < lines.length) {
       const [, lead, mark, , rest] = kItem.exec(lines[at]);
       const indent = lead.length + mark.length + 1;
-      const inner = [rest];
+      const task = /^\[([ xX])\] +(?=\S)/.exec(rest);
+      const inner = [task ? rest.slice(task[0].length) : rest];
       for (at += 1; at < lines.length; at += 1) {
         const match = kItem.exec(lines[at]);
         if (match && match[1].length <= lead.length + 1) break;
@@ -219,7 +286,8 @@ const Markdown = (() => {
       const children = nodesOf(inner, levels);
       // A tight item is its text and not a paragraph.
       if (children.length && children[0].nodeName === "P" && !inner.some(isBlank)) children.splice(0, 1, ...children[0].childNodes);
-      made.append(node("li", children));
+      if (task) children.unshift(node("input", [], { type: "checkbox", disabled: true, checked: task[1] !== " " }));
+      made.append(node("li", children, task ? { className: "task" } : {}));
     }
     return made;
   }
@@ -238,7 +306,9 @@ const Markdown = (() => {
 
   function codeBlock(code, language) {
     const copy = node("button", ["Copy"], { type: "button", className: "copy", onclick: () => Markdown.onCopy(code, copy) });
-    return node("div", [node("div", [node("span", [language]), copy], { className: "code-head" }), node("pre", [node("code", [code])])],
+    const place = node("code", [code]);
+    colour(place, code, language.toLowerCase());
+    return node("div", [node("div", [node("span", [language]), copy], { className: "code-head" }), node("pre", [place])],
                 { className: "code" });
   }
 

@@ -27,7 +27,7 @@ const Server = (() => {
       let waiting = "";
       for (;;) {
         const { value, done } = await reader.read();
-        if (done) return;
+        if (done) throw new Error("the connection ended before the answer did");
         waiting += value;
         const events = waiting.split("\n\n");
         waiting = events.pop();
