@@ -174,6 +174,24 @@ TEST_CASE("blocks of a codebook come back", "[quant][quantize]") {
   CHECK(relative_error(type, x) < 0.02);
 }
 
+/// Sums of squares that are subtracted from each other cannot tell apart which of two neighbouring
+/// scales holds such weights better.
+TEST_CASE("weights that were quantized before keep their scales with importances",
+          "[quant][quantize]") {
+  const auto type = GENERATE(WeightType::kQ4_1, WeightType::kQ5_1);
+  CAPTURE(block_traits(type).name);
+  const auto blocks = quantized(WeightType::kQ4_1, testing::random_normals(1 << 14, 0.02f, 5));
+  std::vector<float> x(1 << 14);
+  contract::dequantize_row(WeightType::kQ4_1, blocks, x);
+  std::vector<float> importance(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = f16_to_f32(f32_to_f16(x[i]));
+    importance[i] = i % 8 == 3 ? 60.0f : 1.0f;
+  }
+  // Rounding the weights to f16 leaves 3.7e-8.
+  CHECK(weighted_error(type, x, importance, importance) < 4.2e-8);
+}
+
 TEST_CASE("three values come back exactly", "[quant][quantize]") {
   const auto type = GENERATE(WeightType::kTQ1_0, WeightType::kTQ2_0);
   std::vector<float> x(1024);

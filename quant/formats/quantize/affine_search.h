@@ -228,8 +228,8 @@ class AffineSearch {
     return out;
   }
 
-  /// The f16 pair of least error among the neighbours of the pair that step 1 found, and of that of
-  /// the whole range. error_of() cannot tell pairs apart that hold the weights almost exactly: the
+  /// The f16 pair of least error among the neighbours of the pair that step 1 found, and of those
+  /// of the whole range. error_of() cannot tell pairs apart that hold the weights almost exactly: the
   /// sums that it subtracts are rounded.
   LLM_LANES_INLINE void fit_halves(F32Lanes& a, F32Lanes& o) const {
     F32Lanes low = blocks_.x[0][0];
@@ -254,7 +254,8 @@ class AffineSearch {
       }
     };
     around(a_[0], o_[0]);
-    around((high - low) * (1.0f / kHigh), -low);
+    // The whole range, and that of weights that had a bit less before.
+    for (const float steps : {kHigh, kHigh - 1.0f}) around((high - low) / steps, -low);
   }
 
   /// Step 2 for given d and dmin. Returns the error of the whole super-block.
