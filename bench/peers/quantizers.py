@@ -12,6 +12,7 @@ llama-quantize. Prints a row for each TYPE, llmquant / llama-quantize:
 """
 
 import argparse
+import json
 import subprocess
 import tempfile
 from pathlib import Path
@@ -57,15 +58,11 @@ def error_of(source: dict, made: dict, importances: dict[str, np.ndarray]) -> tu
 
 
 def kld_of(args: argparse.Namespace, made: list[Path]) -> list[float]:
-    table = run([str(args.ours / "llmcheck"), str(made[0]), "--ppl", str(args.text), "--against", str(args.source), "-t", str(args.threads),
-                 *(word for path in made[1:] for word in ("--also", str(path)))])
-    return [kld_in(table, path.stem) for path in made]
-
-
-def kld_in(table: str, name: str) -> float:
-    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("|")]
-    column = lines[0].index("KL mean")
-    return float(next(line[column] for line in lines if line[0] == name))
+    report = made[0].parent / "report.json"
+    run([str(args.ours / "llmcheck"), str(made[0]), "--ppl", str(args.text), "--ppl-window", "512", "--against", str(args.source),
+         "-t", str(args.threads), "--report", str(report), *(word for path in made[1:] for word in ("--also", str(path)))])
+    rows = {row["model"]: row for row in json.loads(report.read_text())["figures"][0]["rows"]}
+    return [rows[path.stem]["KL mean"] for path in made]
 
 
 def main() -> None:
