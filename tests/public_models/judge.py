@@ -24,7 +24,7 @@ from judge_proxy import Proxy, cut_front, drop_temperature, inject_system  # noq
 RIGHT = "log-probabilities differ only by rounding"
 WAYS = [
     ("right", [], None, RIGHT),
-    ("other quantization", ["QUANT"], None, "a different quantization"),
+    ("other quantization", ["QUANT"], None, "no cause that was tried explains the differences"),
     ("kv q4_0", ["--cache-type-k", "q4_0", "--cache-type-v", "q4_0", "-fa", "on"], None, "keys and values quantized: q4_0 of rotated heads"),
     ("BOS added", ["--override-kv", "tokenizer.ggml.add_bos_token=bool:true"], None, "BOS added"),
     ("chat template", ["--no-jinja", "--chat-template", "llama2"], None, "a different chat template: llama2"),
