@@ -254,7 +254,7 @@ TEST_CASE("numbers that a reference was computed with are found", "[locate]") {
              StartsWith("what divides RoPE's positions: the reference's values follow from 4, the "
                         "file has 1;"));
   CHECK_THAT(found([&](double, std::size_t i) { return speed(1e4, i); }),
-             StartsWith("the positions, which are -1 from the reference's;"));
+             StartsWith("the positions, which are 1 less than the reference's;"));
   CHECK_THAT(found([&](double t, std::size_t i) { return t * (i % 2 == 0 ? 0.1 : 0.2); }),
              StartsWith("the angles: RoPE's base, what divides positions, or the positions;"));
 }

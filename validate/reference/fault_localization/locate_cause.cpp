@@ -20,12 +20,14 @@ struct Cause {
   std::optional<TapOp> op;  ///< none: of every op
   SignatureKind kind;
   std::string_view text;
+  bool of_file = false;  ///< not where a run differs from the definition on the same file
 };
 
 constexpr Cause kCauses[] = {
     {{}, SignatureKind::kNonFinite, "NaN or Inf in its weight, or an overflow"},
     {{}, SignatureKind::kZero, "the output is not written, or multiplied by 0"},
-    {TapOp::kProduct, SignatureKind::kOtherTap, "the tensor of that op is bound in place of its own"},
+    {TapOp::kProduct, SignatureKind::kOtherTap,
+     "the tensor of that op is bound in place of its own"},
     {{}, SignatureKind::kOtherTap, "its input is passed through, or two vectors are exchanged"},
     {TapOp::kEmbedding, SignatureKind::kScale, "the scale of the embedding"},
     {TapOp::kProduct, SignatureKind::kScale, "the scale of the weights or of the product"},
@@ -48,13 +50,17 @@ constexpr Cause kCauses[] = {
     {TapOp::kProduct, SignatureKind::kPeriod,
      "how rows of the matrix are packed or divided among workers"},
     {{}, SignatureKind::kPeriod, "how features are divided into blocks or heads"},
-    {TapOp::kProduct, SignatureKind::kFeatures, "damaged weights in those rows of the matrix"},
-    {{}, SignatureKind::kFeatures, "damaged weights of those features"},
+    {TapOp::kProduct, SignatureKind::kFeatures, "damaged weights in those rows of the matrix",
+     true},
+    {{}, SignatureKind::kFeatures, "damaged weights of those features", true},
+    {{}, SignatureKind::kFeatures, "how those features are computed"},
     {TapOp::kProduct, SignatureKind::kRows, "the activations of those tokens, or their batch"},
     {TapOp::kEmbedding, SignatureKind::kRows, "those rows of the embedding, or those token ids"},
     {{}, SignatureKind::kRows, "what only those tokens have: position, batch, rows of a cache"},
     {TapOp::kProduct, SignatureKind::kRowScale, "the scales of the activations"},
-    {{}, SignatureKind::kRowScale, "what each token is divided by: eps, or what is normed together"},
+    {{},
+     SignatureKind::kRowScale,
+     "what each token is divided by: eps, or what is normed together"},
     {TapOp::kProduct, SignatureKind::kFeatureScale, "a scale for each row of the matrix"},
     {{}, SignatureKind::kFeatureScale, "its weight"},
     {TapOp::kProduct, SignatureKind::kOffset, "the bias"},
@@ -147,8 +153,8 @@ class Measurement {
         own_(wrong.is_reference ? wrong.output.actual : wrong.output.expected),
         other_(wrong.is_reference ? wrong.output.expected : wrong.output.actual) {}
 
-  /// eps' of row t follows from the sizes of both outputs: (|own| / |other|)^2 = (ms + eps') / (ms +
-  /// eps), with ms the mean square of its input. Nothing unless the rows agree.
+  /// eps' of row t follows from the sizes of both outputs: (|own| / |other|)^2 = (ms + eps') / (ms
+  /// + eps), with ms the mean square of its input. Nothing unless the rows agree.
   Result<std::string> eps() const {
     const auto from = input_of(wrong_.tap, wrong_.layer, config_);
     LLM_TRY(auto x, engine_order_tap(wrong_.inputs, from->layer, from->row->name, config_));
@@ -222,8 +228,8 @@ class Measurement {
     const auto theta = static_cast<double>(rope.theta);
     const auto factor = static_cast<double>(rope.scale);
     if (const double early = turn(0, 0) * factor; std::abs(early) > kRounding)
-      return fmt::format("the positions, which are {:.4g} from the {}",
-                         wrong_.is_reference ? -early : early,
+      return fmt::format("the positions, which are {:.4g} {} than the {}", std::abs(early),
+                         (early < 0) == wrong_.is_reference ? "more" : "less",
                          wrong_.is_reference ? "reference's" : "definition's");
     std::vector<double> bases;
     std::vector<double> factors;
@@ -258,13 +264,13 @@ class Measurement {
 };
 
 /// A product whose output has no form.
-std::string matrix_words(double error, std::string_view type) {
+std::string matrix_words(double error, std::string_view type, bool is_reference) {
   constexpr double kSameMatrix = 0.3;
-  return error < kSameMatrix
-             ? fmt::format("the same matrix with other errors: another quantization of it, or how "
-                           "{} blocks are read",
-                           type)
-             : "another matrix: a different tensor, or its columns in another order";
+  if (error >= kSameMatrix)
+    return is_reference ? "another matrix: a different tensor, or its columns in another order"
+                        : "another matrix or other activations, or their columns exchanged";
+  return fmt::format("the same matrix with other errors: {}how {} blocks are read",
+                     is_reference ? "another quantization of it, or " : "", type);
 }
 
 }  // namespace
@@ -286,15 +292,17 @@ Result<std::string> likely_cause(const Replay& replay, const WrongOp& wrong) {
       nmse(wrong.output.actual.row(0), wrong.output.expected.row(0)) <= wrong.output.row_limits[0];
   const bool has_first = wrong.rows.empty() || wrong.rows.front() == 0;
   if (op == TapOp::kAttention && !has_form && has_first)
-    return std::string(begins_right ? "the scores: 1/sqrt(d), their cap, the causal mask, or rows of "
-                                      "the KV cache; the first token, which has one key, is right"
-                                    : "the values: which KV head a head reads, or rows of the KV "
-                                      "cache; the first token, which has one key, is wrong");
+    return std::string(begins_right
+                           ? "the scores: 1/sqrt(d), their cap, the causal mask, or rows of "
+                             "the KV cache; the first token, which has one key, is right"
+                           : "the values: which KV head a head reads, or rows of the KV "
+                             "cache; the first token, which has one key, is wrong");
   for (const Cause& cause : kCauses) {
-    if (cause.kind == wrong.kind && (!cause.op || *cause.op == op))
+    if (cause.kind == wrong.kind && (!cause.op || *cause.op == op) &&
+        (wrong.is_reference || !cause.of_file))
       return fmt::format(fmt::runtime(cause.text), type);
   }
-  if (op == TapOp::kProduct) return matrix_words(error, type);
+  if (op == TapOp::kProduct) return matrix_words(error, type, wrong.is_reference);
   return fmt::format("{}: {}", size_words(error), fmt::format(fmt::runtime(parts_of(op)), type));
 }
 

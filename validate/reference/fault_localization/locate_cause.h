@@ -22,10 +22,10 @@ struct WrongOp {
   TokenRows rows;      ///< whose tokens `output` has
 };
 
-/// Where to look, by the form and the size of the difference: a number of the file (eps, RoPE's base
-/// or factor) where the values follow from another one, which is given; a part of the op where the
-/// form shows it; else all that the op depends on, and how far the values are from the right ones.
-/// Errors: those of engine_order_tap().
+/// Where to look, by the form and the size of the difference: a number of the file (eps, RoPE's
+/// base or factor) where the values follow from another one, which is given; a part of the op where
+/// the form shows it; else all that the op depends on, and how far the values are from the right
+/// ones. Errors: those of engine_order_tap().
 Result<std::string> likely_cause(const Replay& replay, const WrongOp& wrong);
 
 }  // namespace llm
