@@ -111,8 +111,13 @@ class JudgeTest(unittest.TestCase):
             dims, kind, data = g.tensors["blk.1.ffn_up.weight"]
             g.tensors["blk.1.ffn_up.weight"] = [dims, kind, data[len(data) // 2:] + data[:len(data) // 2]]
 
+        def two_faults(g: Gguf) -> None:
+            """The base alone explains most of the difference, and not all."""
+            g.f32("llama.rope.freq_base", 5e5)
+            g.f32("llama.attention.layer_norm_rms_epsilon", 1e-3)
+
         for what, change in (("gate and up", lambda g: exchange(g, "ffn_gate", "ffn_up")), ("norms", lambda g: exchange(g, "attn_norm", "ffn_norm")),
-                             ("rows", permute), ("large eps", lambda g: g.f32("llama.attention.layer_norm_rms_epsilon", 0.5))):
+                             ("rows", permute), ("two faults", two_faults), ("large eps", lambda g: g.f32("llama.attention.layer_norm_rms_epsilon", 0.5))):
             with self.subTest(what):
                 code, report, text = self.judge(self.changed(what.replace(" ", "-"), change))
                 self.assertEqual(report["checks"][0]["name"], "no cause that was tried explains the differences", text)

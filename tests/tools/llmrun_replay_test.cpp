@@ -1,5 +1,5 @@
-// llmrun replay: outputs of the embedded model made again from any token, and branches of them, whose
-// receipts llmcheck --replay checks and llmcheck --compare holds against the first ones.
+// llmrun replay: outputs of the embedded model made again from any token, and branches of them,
+// whose receipts llmcheck --replay checks and llmcheck --compare holds against the first ones.
 
 #include "tests/support/json.h"
 #include "tests/tools/llmserve_process.h"
@@ -81,7 +81,8 @@ TEST_CASE("a receipt that the model does not give is a failed check", "[llmrun][
   };
   const std::string other = receipt["ids"][17] == 40 ? "41" : "40";
   fails("/ids/17", other, 0, "token 17: the receipt has " + other);
-  fails("/ids/17", other, 20, "");  // tokens that are kept are not drawn, but their logits are others
+  fails("/ids/17", other, 20,
+        "");  // tokens that are kept are not drawn, but their logits are others
   fails("/options/seed", "8", 0, "token ");
   fails("/drawn_logits_sha256", '"' + std::string(64, 'a') + '"', 40, "the tokens are equal, the");
   fails("/text", R"("other")", 3, "the tokens are equal, their text is not");
@@ -136,8 +137,9 @@ TEST_CASE("a conversation of several messages is edited in any of them", "[llmru
   }
   bench.shell("llmcheck --replay receipts.jsonl -t 1").must_end(0);
   bench
-      .shell("llmrun replay receipts.jsonl:1 -q -t 1 --edit '3=And a cat?' --receipt b.json && "
-             "llmcheck --replay b.json -t 1 && llmcheck --compare b.json receipts.jsonl:2 -t 1")
+      .shell(
+          "llmrun replay receipts.jsonl:1 -q -t 1 --edit '3=And a cat?' --receipt b.json && "
+          "llmcheck --replay b.json -t 1 && llmcheck --compare b.json receipts.jsonl:2 -t 1")
       .must_end(0);
   CHECK(bench.receipt("b.json")["messages"][2]["content"] == "And a cat?");
   bench.shell("llmrun replay receipts.jsonl:1 -q --edit '4=x'")
@@ -154,8 +156,9 @@ TEST_CASE("two outputs are compared at the place where they diverge", "[llmcheck
   std::size_t at = 0;
   while (ids[10 + at] == others[at]) ++at;
   const Finished told = bench.shell("llmcheck --compare r.json b.json -t 1 --report c.json");
-  told.must_end(1, {}, {fmt::format("the outputs diverge at token {}", 10 + at),
-                        "temperature: 0.9 and 0", "equal to the bit"});
+  told.must_end(1, {},
+                {fmt::format("the outputs diverge at token {}", 10 + at), "temperature: 0.9 and 0",
+                 "equal to the bit"});
   const OrderedJson table = bench.receipt("c.json")["figures"][0];
   REQUIRE(table["rows"].size() == 6);  // the token of each, and the five most likely
   const auto first = [&](std::size_t row, std::size_t column) {
@@ -165,13 +168,17 @@ TEST_CASE("two outputs are compared at the place where they diverge", "[llmcheck
   CHECK_THAT(first(0, 2).get<std::string>(), Contains(fmt::format("then: {} ", others[at])));
   CHECK_THAT(first(1, 2).get<std::string>(), StartsWith(fmt::format("{} ", others[at])));
   // One that ends, and other numbers.
-  bench.shell("llmrun m.gguf -q -t 1 --receipt short.json " + kSampled + " -n 5; llmrun m.gguf -q -t "
-              "1 --compute f32 --kv f32 --receipt f32.json " + kSampled)
+  bench
+      .shell("llmrun m.gguf -q -t 1 --receipt short.json " + kSampled +
+             " -n 5; llmrun m.gguf -q -t "
+             "1 --compute f32 --kv f32 --receipt f32.json " +
+             kSampled)
       .must_end(0);
   bench.shell("llmcheck --compare short.json r.json -t 1")
       .must_end(1, {}, {"diverge at token 5", "A has the end (length)", "n: 5 and 40"});
-  bench.shell("llmcheck --compare r.json f32.json -t 1").must_end(
-      bench.receipt("f32.json")["ids"] == receipt["ids"] ? 0 : 1, {}, {"compute: \"int8\" and \"f32\""});
+  bench.shell("llmcheck --compare r.json f32.json -t 1")
+      .must_end(bench.receipt("f32.json")["ids"] == receipt["ids"] ? 0 : 1, {},
+                {"compute: \"int8\" and \"f32\""});
 }
 
 TEST_CASE("bad values of a replay are rejected by name", "[llmrun][replay]") {
@@ -185,7 +192,8 @@ TEST_CASE("bad values of a replay are rejected by name", "[llmrun][replay]") {
   refused("--set heat=1", 2, "--set: found \"heat\", need one of seed, n, temperature");
   refused("--set temperature=hot", 2, "--set: found hot for temperature, need 0..100");
   refused("--set seed=-1", 2, "--set: found -1 for seed, need an integer in 0..");
-  refused("--at 20 --set n=10", 2, "r.json: n: found 10, need at least 20, the tokens that are kept");
+  refused("--at 20 --set n=10", 2,
+          "r.json: n: found 10, need at least 20, the tokens that are kept");
   refused("--edit Hi", 2, "--edit: found \"Hi\", need K=TEXT or K=@FILE");
   refused("--edit x=Hi", 2, "--edit: found \"x\", need the number of a message, from 1");
   refused("--edit 0=Hi", 2, "--edit: found \"0\", need the number of a message, from 1");
@@ -193,11 +201,19 @@ TEST_CASE("bad values of a replay are rejected by name", "[llmrun][replay]") {
   refused("--edit 1=@none", 4, "none: ");
   refused("--receipt r.json", 2, "--receipt: ");
   refused("-m " + kFableF16, 8, "SHA-256");
-  bench.replay("--edit 1=\"$(yes Hi | head -600)\"").must_end(2, {"tokens, need at most 512 (the context)"});
+  bench.replay("--edit 1=\"$(yes Hi | head -600)\"")
+      .must_end(2, {"tokens, need at most 512 (the context)"});
   OrderedJson receipt = bench.receipt();
   receipt.erase("prompt");
   bench.write("r.json", json_text(receipt));
-  refused("--edit 1=Hi", 6, "r.json: prompt: found only ids, need a receipt with its prompt or messages");
+  refused("--edit 1=Hi", 6,
+          "r.json: prompt: found only ids, need a receipt with its prompt or messages");
+  receipt["messages"] = {1};
+  bench.write("r.json", json_text(receipt));
+  refused("", 3, "r.json: messages[0]: found 1, need an object");
+  receipt["messages"] = {{{"role", "user"}, {"content", "Hi"}}};
+  bench.write("r.json", json_text(receipt));
+  refused("", 3, "r.json: messages: found 1 messages, need none with a prompt or without");
   bench.write("r.json", "{}");
   refused("", 3, "r.json: format: found none");
   bench.shell("llmrun replay").must_end(2, {"RECEIPT"});

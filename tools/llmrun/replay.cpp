@@ -58,10 +58,10 @@ OptionTable make_replay_table(ReplayArguments& a) {
                   "receipt of llmrun --receipt, or a line of a log of llmserve --receipts "
                   "(receipts.jsonl:7)")
       .file();
-  table
-      .file("m,model", "FILE", &a.model, "model of the receipt")
-      .shown_default("looked for by its hash in the folder of the receipt, in the working directory "
-                     "and in its subfolder models");
+  table.file("m,model", "FILE", &a.model, "model of the receipt")
+      .shown_default(
+          "looked for by its hash in the folder of the receipt, in the working directory "
+          "and in its subfolder models");
   table.integer("at", "N", &a.at, 0, INT32_MAX,
                 "keep the first N tokens of the output and generate the rest. Without --set and "
                 "--edit, the rest must equal the receipt, with the hash of the logits");
@@ -69,9 +69,10 @@ OptionTable make_replay_table(ReplayArguments& a) {
               "generate the rest with a different setting: a sampling option of llmrun "
               "(temperature, top-k, ...), seed, or n (the maximum length, with the tokens that are "
               "kept); may be repeated");
-  table.texts("edit", "K=TEXT", &a.edit,
-              "replace the text of message K of the prompt, counted from 1 with the system message; "
-              "K=@FILE reads it from a file; may be repeated");
+  table.texts(
+      "edit", "K=TEXT", &a.edit,
+      "replace the text of message K of the prompt, counted from 1 with the system message; "
+      "K=@FILE reads it from a file; may be repeated");
   table.file("receipt", "FILE", &a.out, "write a receipt of the new run");
   add_isa_option(table, &a.isa);
   table
@@ -79,7 +80,8 @@ OptionTable make_replay_table(ReplayArguments& a) {
                "number of threads; 0: all CPUs that this process may use")
       .shown_default("the number of CPUs this process may use");
   table.file("packed-cache", "DIR", &a.packed_cache, "as llmrun --packed-cache");
-  table.file("cache-dir", "DIR", &a.cache_dir, "as llmrun --cache-dir: reuse the prompt's KV cache");
+  table.file("cache-dir", "DIR", &a.cache_dir,
+             "as llmrun --cache-dir: reuse the prompt's KV cache");
   table.integer("cache-size", "GIB", &a.cache_size, 1, 1 << 20, "size limit of --cache-dir");
   table.example("llmrun replay r.json --at 40", "generate the output again from token 40 on");
   table.example("llmrun replay r.json --at 40 --set temperature=0 --receipt b.json",
@@ -116,12 +118,11 @@ Status change_settings(const std::vector<std::string>& changes, Receipt& receipt
       std::string known;
       for (const Option& one : table.options())
         known += (known.empty() ? "" : ", ") + one.names.back();
-      return usage_error("--set",
-                         fmt::format("found \"{}\", need one of {}", pair.first, known));
+      return usage_error("--set", fmt::format("found \"{}\", need one of {}", pair.first, known));
     }
     if (!option->set(pair.second))
-      return usage_error("--set", fmt::format("found {} for {}, need {}", pair.second, pair.first,
-                                              option->rule));
+      return usage_error(
+          "--set", fmt::format("found {} for {}, need {}", pair.second, pair.first, option->rule));
   }
   receipt.sampler.seed = static_cast<std::uint64_t>(seed);
   receipt.max_tokens = n < 0 ? std::nullopt : std::optional(static_cast<std::size_t>(n));
@@ -135,8 +136,8 @@ Result<std::vector<MessageEdit>> read_edits(const std::vector<std::string>& edit
     LLM_TRY(auto pair, split_at_equals("--edit", edit, "K=TEXT or K=@FILE"));
     const auto number = parse_integer(pair.first);
     if (!number || *number < 1)
-      return usage_error("--edit", fmt::format("found \"{}\", need the number of a message, from 1",
-                                               pair.first));
+      return usage_error(
+          "--edit", fmt::format("found \"{}\", need the number of a message, from 1", pair.first));
     if (pair.second.starts_with('@')) {
       LLM_TRY(pair.second, read_text_file(pair.second.substr(1), kMostTextBytes));
     }
@@ -177,9 +178,10 @@ int tell_verdict(const ReplayArguments& a, const Receipt& recorded, const Receip
     return kExitVerdictFailed;
   }
   if (!quiet)
-    write_message(fmt::format("llmrun: {} tokens from token {} on equal the receipt, and the SHA-256 "
-                              "of all its logits\n",
-                              made.ids.size() - a.at, a.at));
+    write_message(
+        fmt::format("llmrun: {} tokens from token {} on equal the receipt, and the SHA-256 "
+                    "of all its logits\n",
+                    made.ids.size() - a.at, a.at));
   return 0;
 }
 
@@ -202,12 +204,11 @@ Result<int> replay(ReplayArguments& a, const ToolContext& context) {
     how.n_given = 0;
   }
   if (!a.cache_dir.empty()) {
-    LLM_TRY(how.store,
-            StateStore::open({.directory = a.cache_dir,
-                              .most_bytes = std::uint64_t{a.cache_size} << 30,
-                              .notice = [](const std::string& what) {
-                                spdlog::warn("--cache-dir: {}", what);
-                              }}));
+    LLM_TRY(how.store, StateStore::open({.directory = a.cache_dir,
+                                         .most_bytes = std::uint64_t{a.cache_size} << 30,
+                                         .notice = [](const std::string& what) {
+                                           spdlog::warn("--cache-dir: {}", what);
+                                         }}));
   }
   WordWrap wrap;
   std::size_t n_told = 0;

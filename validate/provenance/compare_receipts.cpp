@@ -76,9 +76,8 @@ std::vector<std::string> different_settings(const Receipt& a, const Receipt& b) 
   compare(of_a["options"], of_b["options"], false);
   compare(of_b["options"], of_a["options"], false);
   if (a.prompt_ids != b.prompt_ids) {
-    const auto [shorter, longer] = a.prompt_ids.size() < b.prompt_ids.size()
-                                       ? std::pair(&a, &b)
-                                       : std::pair(&b, &a);
+    const auto [shorter, longer] =
+        a.prompt_ids.size() < b.prompt_ids.size() ? std::pair(&a, &b) : std::pair(&b, &a);
     const std::size_t at = n_equal(longer->prompt_ids, shorter->tokens());
     out.push_back(
         at == longer->prompt_ids.size()

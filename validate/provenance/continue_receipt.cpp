@@ -31,8 +31,8 @@ Result<std::string*> text_of_message(Receipt& receipt, std::size_t number) {
     return Error{ErrorCode::kUnsupported, "prompt",
                  "found only ids, need a receipt with its prompt or messages for an edit"};
   if (number == 0 || number > texts.size())
-    return usage("message", fmt::format("found {}, need 1..{}, the receipt's messages", number,
-                                        texts.size()));
+    return usage("message",
+                 fmt::format("found {}, need 1..{}, the receipt's messages", number, texts.size()));
   return texts[number - 1];
 }
 
@@ -101,15 +101,14 @@ Result<Receipt> branch_of(const Model& model, Receipt receipt, std::size_t n_kep
                           std::span<const MessageEdit> edits) {
   LLM_CHECK(n_kept <= receipt.ids.size());
   for (const MessageEdit& edit : edits) {
-    LLM_TRY(std::string* text, text_of_message(receipt, edit.number));
+    LLM_TRY(std::string * text, text_of_message(receipt, edit.number));
     *text = edit.text;
   }
   if (!edits.empty()) {
     ReceiptModel of_model(model);
     LLM_TRY(const auto style, of_model.style(receipt));
     LLM_TRY(receipt.prompt_ids, encode_prompt(receipt, model.tokenizer(), style.get()));
-    if (receipt.prompt_ids.empty())
-      return usage("prompt", "found no token, need at least one");
+    if (receipt.prompt_ids.empty()) return usage("prompt", "found no token, need at least one");
   }
   if (n_kept > 0) LLM_RETURN_IF_ERROR(keep_tokens(receipt, n_kept));
   receipt.ids.clear();

@@ -25,9 +25,9 @@ struct MessageEdit {
 /// ids: so the run's receipt is one like any other. A limit of tokens counts them.
 /// Other settings are the caller's to change in `receipt` before.
 /// @pre n_kept <= receipt.ids.size()
-/// Errors: kUnsupported for a grammar with kept tokens, which would begin anew, and for an edit of a
-/// prompt that is only ids; kUsage for a message that is not there, and a limit below n_kept; those
-/// of the chat template.
+/// Errors: kUnsupported for a grammar with kept tokens, which would begin anew, and for an edit of
+/// a prompt that is only ids; kUsage for a message that is not there, and a limit below n_kept;
+/// those of the chat template.
 Result<Receipt> branch_of(const Model& model, Receipt receipt, std::size_t n_kept,
                           std::span<const MessageEdit> edits);
 

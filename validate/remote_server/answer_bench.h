@@ -68,8 +68,10 @@ class AnswerBench {
 
   /// Fills in ratios and kinds, against what the server reported.
   /// @param noise  the unit, of each question
-  void rate(Fit& fit, std::span<const double> noise) const;
+  void rate(Fit& fit, std::span<const double> noise) const { rate(fit, noise, reported_); }
   void rate(Fit& fit) const { rate(fit, noise_); }
+  /// The same against other rows.
+  void rate(Fit& fit, std::span<const double> noise, std::span<const OwnRows> rows) const;
 
   /// The differences from the file as it is, in a clause.
   std::string figures(const Fit& plain) const;

@@ -124,6 +124,7 @@ class Judging : AnswerBench {
     for (const ServingHypothesis& way : ways) {
       LLM_TRY(Fit fit, rows_of(way, int8_, KvType::kF32, true, &of_sample));
       rate(fit);
+      if (way.kv_filter != nullptr) note_size(way, fit, of_sample);
       // A way that cannot be is none: a kind without rows has no number.
       bool can_be = true;
       for (std::size_t k = 0; k < kQuestionKinds; ++k)
@@ -151,6 +152,18 @@ class Judging : AnswerBench {
     }
     show(shown, "Ways of serving that fit best");
     return conclude(std::move(best), plain, int8, ways.size());
+  }
+
+  /// Remembers caches that change as much as the server differs. Their codes flip with other noise,
+  /// so that the server's cannot always be computed again; a size alone names nothing.
+  void note_size(const ServingHypothesis& way, const Fit& fit, const Fit& of_sample) {
+    constexpr double kAsLarge = 1.25;
+    Fit change = fit;
+    rate(change, noise_, of_sample.rows);
+    // The server's differences have its noise and int8's in them.
+    const double expected = std::sqrt(std::exp(2 * change.score()) + 2);
+    if (std::fabs(std::log(expected) - of_sample.score()) <= std::log(kAsLarge))
+      as_large_ += "; as large as the change by " + way.name;
   }
 
   /// The same fault with the number that fits the sample best.
@@ -234,7 +247,8 @@ class Judging : AnswerBench {
     add(fmt::format("{}no cause that was tried explains {}", where.empty() ? "" : where + "; ",
                     where.empty() ? "the differences" : "them"),
         false,
-        fmt::format("{} of {} first tokens are the same; {}; {}{}", same, n, figures(plain),
+        fmt::format("{} of {} first tokens are the same; {}{}; {}{}", same, n, figures(plain),
+                    as_large_,
                     closest == nullptr
                         ? ""
                         : fmt::format("the closest of {} causes, \"{}\", leaves {:.2f} times the "
@@ -273,6 +287,7 @@ class Judging : AnswerBench {
     outcome_.figures.push_back(std::move(table));
   }
 
+  std::string as_large_;  ///< caches, as a clause
   JudgeOutcome outcome_;
 };
 
