@@ -69,6 +69,8 @@ TEST_CASE("the rest of the text alone is printed", "[llmrun][replay]") {
   const Finished rest = bench.replay("-q --at 20");
   CHECK(rest.out.size() < text.size());
   CHECK(text.ends_with(rest.out));
+  // Keys and values of the prompt that a cache has are those that would be computed.
+  for (int i = 0; i < 2; ++i) CHECK(bench.replay("-q --at 20 --cache-dir cache").out == rest.out);
 }
 
 TEST_CASE("a receipt that the model does not give is a failed check", "[llmrun][replay]") {

@@ -10,8 +10,7 @@ namespace llm::test {
 namespace {
 
 std::shared_ptr<const Model> embedded() {
-  return require_ok(
-      Model::load(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", {.threads = 2}));
+  return require_ok(Model::load(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", {.threads = 2}));
 }
 
 /// The greedy answer, as a server with such a cache reports it.

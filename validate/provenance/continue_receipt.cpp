@@ -70,9 +70,9 @@ class Continued {
   std::string logits_sha256() { return hash_.hex(); }
 
   /// Evaluates the tokens that have a position and are not evaluated yet.
-  Status evaluate(const std::function<bool()>& interrupted) {
+  Status evaluate() {
     const std::size_t end = std::min(tokens_.size(), context_);
-    while (sequence_.position() < end && !(interrupted && interrupted())) {
+    while (sequence_.position() < end) {
       const std::size_t at = sequence_.position();
       const bool wanted = at >= first_drawn_;
       const std::size_t n = std::min((wanted ? end : std::min(end, first_drawn_)) - at,
@@ -143,7 +143,7 @@ Result<Receipt> continue_receipt(const std::shared_ptr<const Model>& model, cons
                        text.result.ids.size() == receipt.ids.size();
     return again || (how.interrupted && how.interrupted());
   };
-  LLM_RETURN_IF_ERROR(run.evaluate(how.interrupted));
+  LLM_RETURN_IF_ERROR(run.evaluate());
   while (!text.has_ended()) {
     if (run.is_full() || is_interrupted()) {
       text.end(run.is_full() ? StopReason::kContextFull : StopReason::kInterrupted);
@@ -151,7 +151,7 @@ Result<Receipt> continue_receipt(const std::shared_ptr<const Model>& model, cons
     }
     LLM_RETURN_IF_ERROR(text.draw(run.row(), run.tokens(), run.tokens().size()));
     LLM_RETURN_IF_ERROR(text.advance(run.tokens(), 0));
-    LLM_RETURN_IF_ERROR(run.evaluate({}));
+    LLM_RETURN_IF_ERROR(run.evaluate());
   }
   LLM_RETURN_IF_ERROR(text.finish());
   Receipt made = receipt;

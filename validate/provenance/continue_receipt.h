@@ -35,7 +35,7 @@ struct ContinueOptions {
   std::size_t n_given = 0;  ///< tokens of the receipt's output that are not drawn, but taken
   std::shared_ptr<StateStore> store = {};  ///< of keys and values; null: all are computed
   GenerateSink sink = {};                  ///< told of given tokens, too
-  std::function<bool()> interrupted = {};
+  std::function<bool()> interrupted = {};  ///< asked before each draw
 };
 
 /// Makes a receipt's run again: its prompt and the given tokens by prefill, then token after token.
