@@ -17,7 +17,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "cli.md"
 FIELDS = ROOT / "docs" / "fields.md"
-PART = re.compile(r"(<!-- begin (\w+) -->\n)(.*?)(<!-- end \2 -->\n)", re.DOTALL)
+PART = re.compile(r"(<!-- begin ([\w ]+) -->\n)(.*?)(<!-- end \2 -->\n)", re.DOTALL)
 
 
 def main() -> int:
@@ -28,7 +28,7 @@ def main() -> int:
     outdated = []
 
     def printed(tool: str, option: str) -> str:
-        return subprocess.run([arguments.bin_dir / tool, option], check=True, capture_output=True, text=True).stdout
+        return subprocess.run([arguments.bin_dir / tool.split()[0], *tool.split()[1:], option], check=True, capture_output=True, text=True).stdout
 
     def current(match: re.Match) -> str:
         begin, tool, old, end = match.groups()

@@ -168,7 +168,7 @@ std::shared_ptr<const Model> Model::first_layers(std::size_t n_layers) const {
   return model;
 }
 
-std::shared_ptr<const Model> Model::with_positions(
+std::shared_ptr<const Model> Model::with_numbers(
     const std::function<void(HyperParameters&)>& change) const {
   std::shared_ptr<Model> model(new Model(*this));
   change(model->config_);

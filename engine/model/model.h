@@ -93,9 +93,10 @@ class Model final {
   /// @pre 1 <= n_layers <= config().n_layers
   std::shared_ptr<const Model> first_layers(std::size_t n_layers) const;
 
-  /// The same weights where positions are seen otherwise.
-  /// @param change  of bases and scales in `ropes` and of windows in `layers`, and of nothing else
-  std::shared_ptr<const Model> with_positions(
+  /// The same weights, computed with other numbers.
+  /// @param change  of norm_eps, of bases and scales in `ropes` and of windows in `layers`, and of
+  ///                nothing else
+  std::shared_ptr<const Model> with_numbers(
       const std::function<void(HyperParameters&)>& change) const;
 
   const HyperParameters& config() const { return config_; }

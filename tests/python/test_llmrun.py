@@ -356,6 +356,15 @@ def test_layer_diff_is_that_of_llmcheck(model, tmp_path):
     assert error.file == str(dump)
 
 
+def test_a_reference_comes_with_the_package(model, tmp_path):
+    dump = tmp_path / "ref.npz"
+    made = subprocess.run([sys.executable, "-m", "llmrun.reference", PATH, "--ids-random", "4", "-o", dump], capture_output=True, text=True)
+    if made.returncode == 2:  # without the package gguf
+        assert made.stderr == "llmrun.reference: error: Python has no package gguf, need it: pip install 'llmrun[reference]'\n"
+        pytest.skip("no package gguf")
+    assert model.layer_diff(dump)["verdict"] == "PASS", made.stderr
+
+
 def test_self_check(model):
     report = model.self_check()
     assert report["verdict"] == "PASS" and len(report["checks"]) > 20

@@ -50,5 +50,6 @@ inline bool same_bits(std::span<const float> a, std::span<const float> b) {
 }  // namespace test
 
 using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
 
 }  // namespace llm

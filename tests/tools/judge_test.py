@@ -2,6 +2,7 @@
 """llmcheck --judge on llmserve: judge_test.py BIN_DIR. Equal to the bit as it is, and each planted fault is named."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -87,6 +88,42 @@ class JudgeTest(unittest.TestCase):
             g.f32("llama.rope.scaling.factor", 4)
         self.names("RoPE scale: positions divided by 4", self.changed("scale", scaled))
 
+    def test_numbers_between_those_that_are_tried(self):
+        """The number is found, and named because it explains the answers."""
+        for what, key, value, words in (("base", "llama.rope.freq_base", 3e5, r"RoPE base (\S+) instead of 10000"),
+                                        ("eps", "llama.attention.layer_norm_rms_epsilon", 3e-3, r"RMSNorm's eps (\S+) instead of 1e-05")):
+            with self.subTest(what):
+                code, report, text = self.judge(self.changed(f"between-{what}", lambda g, key=key, value=value: g.f32(key, value)))
+                found = re.search(words, report["checks"][0]["name"])
+                self.assertTrue(found, text)
+                self.assertAlmostEqual(float(found[1]) / value, 1, delta=0.03)
+                self.assertEqual(code, 1, text)
+        self.names("RMSNorm's eps 0.001 instead of 1e-05", self.changed("eps", lambda g: g.f32("llama.attention.layer_norm_rms_epsilon", 1e-3)))
+
+    def test_no_cause_is_named_that_does_not_explain_the_answers(self):
+        def exchange(g: Gguf, *names: str) -> None:
+            for layer in range(4):
+                first, second = (f"blk.{layer}.{name}.weight" for name in names)
+                g.tensors[first], g.tensors[second] = g.tensors[second], g.tensors[first]
+
+        def permute(g: Gguf) -> None:
+            """The rows of a matrix in another order: the first half behind the second."""
+            dims, kind, data = g.tensors["blk.1.ffn_up.weight"]
+            g.tensors["blk.1.ffn_up.weight"] = [dims, kind, data[len(data) // 2:] + data[:len(data) // 2]]
+
+        def two_faults(g: Gguf) -> None:
+            """The base alone explains most of the difference, and not all."""
+            g.f32("llama.rope.freq_base", 5e5)
+            g.f32("llama.attention.layer_norm_rms_epsilon", 1e-3)
+
+        for what, change in (("gate and up", lambda g: exchange(g, "ffn_gate", "ffn_up")), ("norms", lambda g: exchange(g, "attn_norm", "ffn_norm")),
+                             ("rows", permute), ("two faults", two_faults), ("large eps", lambda g: g.f32("llama.attention.layer_norm_rms_epsilon", 0.5))):
+            with self.subTest(what):
+                code, report, text = self.judge(self.changed(what.replace(" ", "-"), change))
+                self.assertEqual(report["checks"][0]["name"], "no cause that was tried explains the differences", text)
+                self.assertIn("next: python3 -m llmrun.reference ORIGINAL.gguf", text)
+                self.assertEqual(code, 1, text)
+
     def test_bos(self):
         self.names("BOS absent", self.changed("bos", lambda g: g.flag("tokenizer.ggml.add_bos_token", False)))
 
@@ -94,13 +131,13 @@ class JudgeTest(unittest.TestCase):
         self.names("a different chat template: zephyr", self.model, ["--chat-template", "zephyr"])
         self.names("a system message added by the server", self.model, change=inject_system)
         unknown = self.changed("chat", lambda g: g.string("tokenizer.chat_template", "Answer! {{ messages[-1].content }} Now:"))
-        self.names("only chats: a different chat template", unknown)
+        self.names("only chats: the chat template or a system message; no cause that was tried explains them", unknown)
 
     def test_weights(self):
         coarse = self.folder / "coarse.gguf"
         subprocess.run([BIN / "llmquant", self.model, coarse, "Q2_K", "--allow-requantize", "-q"], check=True,
                        stdout=subprocess.DEVNULL)
-        self.names("a different quantization of the model", coarse)
+        self.names("no cause that was tried explains the differences", coarse)
 
     def test_prompt_cut(self):
         self.names("prompt cut: its front is missing", self.model, change=lambda body: cut_front(body, 700))

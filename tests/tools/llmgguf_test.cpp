@@ -81,7 +81,8 @@ TEST_CASE("llmgguf verify", "[llmgguf]") {
 
 TEST_CASE("llmgguf doctor names and mends what is wrong", "[llmgguf]") {
   const ToolFolder folder;
-  folder.shell("llmgguf doctor tiny.gguf").must_end(0, {}, {"nothing wrong"});
+  folder.shell("llmgguf doctor tiny.gguf")
+      .must_end(0, {}, {"nothing wrong", "next: ", "llmcheck FILE --layer-diff ref.npz"});
 
   TinyGguf model = TinyGguf::llama();
   model.set_u32("llama.block_count", 3);

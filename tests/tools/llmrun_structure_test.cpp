@@ -50,4 +50,22 @@ TEST_CASE("a token that a mask allows and the grammar does not take is not drawn
   }
 }
 
+TEST_CASE("a grammar is replayed, and not continued in a branch", "[llmrun][replay]") {
+  const ToolFolder folder;
+  folder
+      .shell("llmrun " + kFable +
+             " -q -t 1 -p Hi -n 30 -s 5 --regex '[a-z]{20}z' --receipt r.json && "
+             "llmrun replay r.json -t 1 --at 4 -m " +
+             kFable)
+      .must_end(0, {"equal the receipt"});
+  const auto branch = [&](const std::string& at) {
+    return folder.shell("llmrun replay r.json -t 1 --set seed=9 --receipt b.json -m " + kFable +
+                        at);
+  };
+  branch(" --at 4").must_end(
+      6, {"r.json: options.grammar: found with 4 tokens that are kept, need 0"});
+  branch("").must_end(0);
+  folder.shell("llmcheck " + kFable + " --replay b.json -t 1").must_end(0);
+}
+
 }  // namespace llm::test

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <utility>
+
 #include "tools/common/compute_options.h"
 #include "tools/hub/hub_model.h"
 #include "validate/report/report.h"
@@ -13,7 +15,9 @@ OptionTable make_check_table(CheckArguments& a) {
   table
       .positional(
           "MODEL", &a.model, false,
-          "GGUF file. May be omitted with --layer-diff, --stages, --verify, --replay and --audit: "
+          "GGUF file. May be omitted with --layer-diff, --stages, --verify, --replay, --compare "
+          "and "
+          "--audit: "
           "the files for these options contain the hash of the model. llmcheck looks for a model "
           "with this hash in the folder of the file, in the working directory and in its subfolder "
           "models")
@@ -42,6 +46,13 @@ OptionTable make_check_table(CheckArguments& a) {
              "recompute the output of a receipt (of llmrun --receipt or llmserve --receipts) with "
              "one prefill, and report what does not match; RECEIPT is a file, a folder or a .jsonl "
              "log; may be repeated")
+      .file();
+  table
+      .texts(
+          "compare", "RECEIPT", &a.compare,
+          "compare the outputs of two receipts (`--compare A.json B.json`): print the first token "
+          "that differs, with the five most likely tokens of both runs at this place, and the "
+          "settings that differ")
       .file();
   table.file("receipt-log", "LOG", &a.receipt_log,
              "check that no line of a receipt log (of llmserve --receipts) was changed, moved or "
@@ -173,6 +184,7 @@ OptionTable make_check_table(CheckArguments& a) {
                 "check the server of another engine that runs the same file");
   table.example("llmcheck --replay receipt.json",
                 "check that the model produces the output in a receipt");
+  table.example("llmcheck --compare a.json b.json", "find out where two outputs diverge");
   table.example("llmcheck --receipt-log DIR --public-key pub.pem --replay DIR",
                 "check that a log is complete and that the model produces the outputs in it");
   table.example("llmcheck a.gguf --ppl text.txt --also b.gguf --against ref.gguf",
@@ -199,16 +211,27 @@ Status check_audit_arguments(const CheckArguments& a) {
 
 }  // namespace
 
+Status complete_arguments(CheckArguments& a) {
+  // llmcheck --compare A.json B.json
+  if (a.compare.size() == 1) a.compare.push_back(std::exchange(a.model, ""));
+  if (!a.compare.empty() && (a.compare.size() != 2 || a.compare.back().empty()))
+    return usage_error("--compare", fmt::format("found {}, need two receipts",
+                                                a.compare.back().empty() ? 1 : a.compare.size()));
+  return Ok{};
+}
+
 Status check_arguments(const CheckArguments& a) {
   const bool scores = !a.ppl.empty() || !a.kld.empty() || !a.quality.empty();
   const bool finds_model = !a.layer_diff.empty() || !a.stages.empty() || !a.verify.empty() ||
-                           !a.replay.empty() || !a.audit.empty();
+                           !a.replay.empty() || !a.audit.empty() || !a.compare.empty();
   const bool needs_model = a.self || !a.equivalence.empty() || !a.judge.empty() ||
                            !a.tokenizer.empty() || !a.imatrix.empty() || scores;
   if (a.verify.empty() && (a.verify_quick || a.verify_quantized))
     return usage_error("--verify",
                        "found none, need a reference for --verify-quick, --verify-quantized");
   LLM_RETURN_IF_ERROR(check_audit_arguments(a));
+  if (!a.compare.empty() && !(a.replay.empty() && a.audit.empty()))
+    return usage_error("--compare", "found with --replay or --audit, need one of them");
   if (a.judge.empty() && !a.judge_model.empty())
     return usage_error("--judge-model", "found without --judge, need a server's URL");
   if (!a.judge.empty() && !a.judge.starts_with("http://") && !a.judge.starts_with("https://"))

@@ -28,14 +28,15 @@ struct CheckArguments {
   std::string text;        ///< of the importance matrix
   bool self = false;
   bool fail_fast = false;
-  std::string verify;               ///< reference JSON
-  bool verify_quick = false;        ///< two of its prompts
-  bool verify_quantized = false;    ///< it may be another quantization's
-  std::string equivalence;          ///< frozen JSON
-  std::string update_equivalence;   ///< the reason
-  std::vector<std::string> replay;  ///< receipts: files, logs, folders
-  std::string commit;               ///< receipt JSON to write
-  std::string audit;                ///< receipt JSON
+  std::string verify;                ///< reference JSON
+  bool verify_quick = false;         ///< two of its prompts
+  bool verify_quantized = false;     ///< it may be another quantization's
+  std::string equivalence;           ///< frozen JSON
+  std::string update_equivalence;    ///< the reason
+  std::vector<std::string> replay;   ///< receipts: files, logs, folders
+  std::vector<std::string> compare;  ///< two receipts
+  std::string commit;                ///< receipt JSON to write
+  std::string audit;                 ///< receipt JSON
   std::string challenge;
   std::string opening;
   std::string make_opening;  ///< to write
@@ -73,6 +74,9 @@ struct CheckArguments {
 };
 
 OptionTable make_check_table(CheckArguments& arguments);
+
+/// Makes a MODEL behind one receipt of --compare the second one. Errors: kUsage.
+Status complete_arguments(CheckArguments& arguments);
 
 /// What the table cannot say by itself: something to do, a model where one is needed, known report
 /// endings. Errors: kUsage.

@@ -231,6 +231,12 @@ Status run_judge(CheckRun& run) {
   run.add(std::move(outcome.checks));
   for (FigureTable& table : outcome.figures) run.report.figures.push_back(std::move(table));
   run.report.summary = std::move(outcome.summary);
+  if (outcome.is_unexplained) {
+    run.report.next.push_back(
+        "python3 -m llmrun.reference ORIGINAL.gguf --ids-random 64 -o ref.npz, then llmcheck FILE "
+        "--layer-diff ref.npz with the file that the server has loaded: names the operation that "
+        "differs from the original's (docs/doctor.md)");
+  }
   return Ok{};
 }
 

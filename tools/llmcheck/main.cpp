@@ -46,6 +46,7 @@ class Check {
     if (checks_self()) LLM_RETURN_IF_ERROR(self());
     if (verify_reference_) LLM_RETURN_IF_ERROR(run_verify_check(run_, *verify_reference_));
     if (!a_.replay.empty()) LLM_RETURN_IF_ERROR(run_replay(run_, receipts_));
+    if (!a_.compare.empty()) LLM_RETURN_IF_ERROR(run_compare(run_, receipts_));
     if (!a_.commit.empty() && report_.passed())
       LLM_RETURN_IF_ERROR(run_commit(run_, *receipts_.front().receipt));
     if (!a_.audit.empty()) LLM_RETURN_IF_ERROR(run_audit(run_, *receipts_.front().receipt));
@@ -90,8 +91,10 @@ class Check {
     if (!a_.verify.empty()) {
       LLM_TRY(verify_reference_, load_verify_reference(a_));
     }
-    if (!a_.replay.empty() || !a_.audit.empty()) {
-      LLM_TRY(receipts_, read_receipts(a_.audit.empty() ? a_.replay : std::vector{a_.audit}));
+    if (!a_.replay.empty() || !a_.audit.empty() || !a_.compare.empty()) {
+      LLM_TRY(receipts_, read_receipts(!a_.compare.empty() ? a_.compare
+                                       : a_.audit.empty()  ? a_.replay
+                                                           : std::vector{a_.audit}));
       LLM_RETURN_IF_ERROR(check_one_receipt());
     }
     return Ok{};
@@ -123,6 +126,7 @@ class Check {
                                      a_.against, a_.limits,     a_.text};
     read.insert(read.end(), a_.also.begin(), a_.also.end());
     read.insert(read.end(), a_.replay.begin(), a_.replay.end());
+    read.insert(read.end(), a_.compare.begin(), a_.compare.end());
     if (a_.update_equivalence.empty()) read.push_back(a_.equivalence);
     for (const auto& path : a_.reports) LLM_RETURN_IF_ERROR(check_output("--report", path, read));
     const std::string figures = a_.update_baseline.empty() ? "" : a_.baseline + "/figures.json";
@@ -229,10 +233,11 @@ class Check {
   std::optional<Dump> reference_;  ///< of --layer-diff
   std::optional<Dump> stages_;
   std::optional<VerifyReference> verify_reference_;
-  std::vector<GivenReceipt> receipts_;  ///< of --replay or --audit
+  std::vector<GivenReceipt> receipts_;  ///< of --replay, --audit or --compare
 };
 
 Result<int> run(CheckArguments& arguments, const ToolContext& context) {
+  LLM_RETURN_IF_ERROR(complete_arguments(arguments));
   LLM_RETURN_IF_ERROR(fetch_hub_model(arguments.hub_model, context, arguments.model));
   return Check(arguments, context).run();
 }

@@ -12,6 +12,8 @@
 
 #include "base/mapped_file.h"
 #include "tools/llmcheck/run.h"
+#include "validate/provenance/compare_receipts.h"
+#include "validate/provenance/receipt_checks.h"
 #include "validate/provenance/receipt_log.h"
 #include "validate/provenance/replay_receipt.h"
 
@@ -121,6 +123,11 @@ Result<std::vector<GivenReceipt>> read_receipts(const std::vector<std::string>& 
   std::vector<GivenReceipt> receipts;
   for (const std::string& file : files) {
     const std::string name = fs::path(file).filename().string();
+    if (const ReceiptPlace place = receipt_place(file); place.line > 0) {
+      LLM_TRY(const std::string log, read_text_file(place.file, kMaxLogBytes));
+      receipts.push_back({file, name, in_file(receipt_at(place, log), file)});
+      continue;
+    }
     if (!is_log(file)) {
       receipts.push_back({file, name, parse_file(file, kMaxReceiptBytes, parse_receipt)});
       continue;
@@ -183,6 +190,61 @@ Status run_replay(CheckRun& run, const std::vector<GivenReceipt>& receipts) {
   run.fact("replayed", replayed);
   for (CheckResult& check : checks) check.name = "receipt: " + check.name;
   run.add(std::move(checks));
+  return Ok{};
+}
+
+Status run_compare(CheckRun& run, const std::vector<GivenReceipt>& receipts) {
+  constexpr std::size_t kTop = 5;
+  if (receipts.size() != 2)
+    return usage_error("--compare", fmt::format("found {} receipts, need two", receipts.size()));
+  for (const GivenReceipt& given : receipts)
+    if (!given.receipt.ok()) return in_file(given.receipt.error(), given.file);
+  const Receipt& a = *receipts[0].receipt;
+  const Receipt& b = *receipts[1].receipt;
+  const auto parting = parting_of(a, b);
+  for (const std::string& line : different_settings(a, b)) run.fact("differs", line);
+  CheckResult check{"compare: the outputs are equal", !parting.has_value(),
+                    fmt::format("{} tokens", a.ids.size())};
+  if (!parting) {
+    run.add({std::move(check)});
+    return Ok{};
+  }
+  FigureTable table{.title = fmt::format("Token {}: the five most likely tokens, with their log "
+                                         "probabilities before sampling",
+                                         parting->token),
+                    .name = "compare",
+                    .columns = {"A: " + receipts[0].name, "", "B: " + receipts[1].name, ""},
+                    .rows = {}};
+  table.rows.resize(kTop + 1);
+  std::vector<std::string> drawn;
+  std::vector<std::vector<float>> rows;
+  for (std::size_t side = 0; side < receipts.size(); ++side) {
+    const GivenReceipt& given = receipts[side];
+    LLM_TRY(const ModelPointer loaded, load_model(run, given.receipt->model_sha256, given.file));
+    LLM_TRY(const ModelPointer model, loaded->with_compute(given.receipt->compute));
+    LLM_TRY(auto from,
+            run.ended(drawn_from(model, *given.receipt, parting->at[side], kTop), given.file));
+    const auto words = [&](const TokenLogprob& token) {
+      return shown_token(model->tokenizer(), token.id);
+    };
+    const bool ends = !from || !from->chosen;
+    drawn.push_back(ends ? fmt::format("the end ({})", stop_reason_name(given.receipt->stop_reason))
+                         : words(*from->chosen));
+    table.rows[0].push_back({"then: " + drawn.back()});
+    table.rows[0].push_back(ends ? Figure{"-"} : Figure::fixed(from->chosen->logprob, 4));
+    for (std::size_t i = 0; i < kTop; ++i) {
+      const bool is_there = from && i < from->top.size();
+      table.rows[i + 1].push_back({is_there ? words(from->top[i]) : "-"});
+      table.rows[i + 1].push_back(is_there ? Figure::fixed(from->top[i].logprob, 4) : Figure{"-"});
+    }
+    rows.push_back(from ? std::move(from->row) : std::vector<float>());
+  }
+  check.detail = fmt::format("{} tokens are equal, then A has {} and B {}; the logits there are {}",
+                             parting->token, drawn[0], drawn[1],
+                             rows[0] == rows[1] ? "equal to the bit" : "different");
+  run.add({std::move(check)});
+  run.report.figures.push_back(std::move(table));
+  run.report.summary = fmt::format("the outputs diverge at token {}", parting->token);
   return Ok{};
 }
 

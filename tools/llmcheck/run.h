@@ -89,7 +89,7 @@ Status run_equivalence(CheckRun& run);
 Result<VerifyReference> load_verify_reference(const CheckArguments& arguments);
 Status run_verify_check(CheckRun& run, const VerifyReference& reference);
 
-/// A receipt of --replay or --audit, or why it cannot be read.
+/// A receipt of --replay, --audit or --compare, or why it cannot be read.
 struct GivenReceipt {
   std::string file;
   std::string name;  ///< in reports: the file's, with the line of a log
@@ -105,6 +105,11 @@ Result<std::string> find_model(const std::vector<GivenReceipt>& receipts);
 /// other models than the run's are checked with theirs, unless MODEL was given.
 /// Errors: what one alone is refused for; of several, each is an undecided check.
 Status run_replay(CheckRun& run, const std::vector<GivenReceipt>& receipts);
+
+/// --compare: where the outputs of two receipts part, and what both runs saw there. A receipt's
+/// model is found as for run_replay(). Errors: kUsage for another number of receipts; those of
+/// reading them; drawn_from()'s.
+Status run_compare(CheckRun& run, const std::vector<GivenReceipt>& receipts);
 
 /// --commit: the receipt with the hash of its rows, after a replay that passed.
 /// Errors: rows_sha256()'s; kIo.

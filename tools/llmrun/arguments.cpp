@@ -321,6 +321,8 @@ OptionTable make_run_table(RunArguments& arguments) {
   table.example("llmrun model.gguf -f prompt.txt --temp 0 --json", "print a greedy output as JSON");
   table.example("llmrun model.gguf --chat -p \"Name a town.\" --regex '[A-Z][a-z]{2,12}'",
                 "give an answer that matches a regular expression");
+  table.example("llmrun replay r.json --at 40 --set temperature=0",
+                "continue a recorded output (--receipt r.json) differently from its token 40 on");
   table.example("llmrun model.gguf -p Hi -n 8 --logits-hash",
                 "print the hash of all logits, to compare it with that of another run");
   return table;

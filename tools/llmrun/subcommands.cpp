@@ -17,6 +17,7 @@
 #include "tools/common/tool.h"
 #include "tools/hub/hub_model.h"
 #include "tools/llmrun/model_choice.h"
+#include "tools/llmrun/replay.h"
 
 namespace llm {
 namespace {
@@ -127,12 +128,13 @@ int run_verb(int argc, char** argv, std::string_view verb) {
 }  // namespace
 
 int run_subcommand(int& argc, char**& argv) noexcept {
-  constexpr std::string_view kVerbs[] = {"run", "serve", "list", "pull", "show", "rm"};
+  constexpr std::string_view kVerbs[] = {"run", "serve", "list", "pull", "show", "rm", "replay"};
   if (argc < 2 || std::ranges::find(kVerbs, argv[1]) == std::end(kVerbs)) return -1;
   static std::vector<std::string> words;  // argv is made of them
   words.assign(argv, argv + argc);
   const std::string verb = words[1];
   if (is_file(verb)) return -1;
+  if (verb == "replay") return run_replay(argc, argv);
   if (verb != "serve" && (verb != "run" || argc == 2)) return run_verb(argc, argv, verb);
   if (verb == "serve") {
     std::vector<std::string> rest;

@@ -160,14 +160,14 @@ def main(argv: list[str] | None = None) -> int:
         ids, steps = chosen_ids(args, model.vocab_size)
         arithmetic = choose_arithmetic(model, args.compute, args.kv)
         if len(ids) + args.decode > model.hparams.context_length:
-            print(f"from_gguf.py: note: {len(ids) + args.decode} tokens exceed the context length "
+            print(f"{parser.prog}: note: {len(ids) + args.decode} tokens exceed the context length "
                   f"{model.hparams.context_length}", file=sys.stderr)
         dump, greedy = run(model, ids, steps, args.decode, arithmetic=arithmetic, probs=args.probs,
                            context=args.context)
         dump.write(args.output, metadata(model, greedy, arithmetic), n_layers=model.hparams.n_layers, probs=args.probs,
                    compress=args.compress)
     except (UnsupportedModel, ValueError, OSError) as error:
-        print(f"from_gguf.py: error: {args.model}: {error}", file=sys.stderr)
+        print(f"{parser.prog}: error: {args.model}: {error}", file=sys.stderr)
         return 2
     return 0
 

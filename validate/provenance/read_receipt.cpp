@@ -128,11 +128,30 @@ Status read_options(const Json& json, Receipt& receipt) {
   return Ok{};
 }
 
+/// Absent where a prompt is there, or only ids are.
+Status read_messages(const Json& json, const JsonMembers& members, Receipt& receipt) {
+  if (!json.contains("messages")) return Ok{};
+  LLM_TRY(const Json* messages, members.list("messages"));
+  for (const Json& one : *messages) {
+    const std::string field = fmt::format("messages[{}]", receipt.messages.size());
+    if (!one.is_object()) return malformed_json(field, shown_json(one), "an object");
+    const JsonMembers of_one(one, field);
+    ReceiptMessage& message = receipt.messages.emplace_back();
+    LLM_TRY(message.role, of_one.text("role"));
+    LLM_TRY(message.content, of_one.text("content"));
+  }
+  if (receipt.prompt || !receipt.is_chat())
+    return malformed_json("messages", fmt::format("{} messages", messages->size()),
+                          "none with a prompt or without options.chat_template");
+  return Ok{};
+}
+
 Status read_text(const Json& json, Receipt& receipt) {
   const JsonMembers members(json, "");
   if (json.contains("prompt")) {
     LLM_TRY(receipt.prompt, members.text("prompt"));
   }
+  LLM_RETURN_IF_ERROR(read_messages(json, members, receipt));
   LLM_TRY(receipt.prompt_ids, ids_of(members, "prompt_ids"));
   if (receipt.prompt_ids.empty())
     return malformed_json("prompt_ids", "0 entries", "an array, not empty");

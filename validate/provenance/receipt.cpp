@@ -69,8 +69,7 @@ class KeptMask final : public NextTokens {
 
 bool draws_all(const Receipt& receipt, const DrawnRows& rows, const Tokenizer& tokenizer,
                const GenerateOptions& options) {
-  std::vector<TokenId> tokens = receipt.prompt_ids;
-  tokens.insert(tokens.end(), receipt.ids.begin(), receipt.ids.end());
+  const std::vector<TokenId> tokens = receipt.tokens();
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto past = std::span(tokens).first(receipt.prompt_ids.size() + rows.number(i));
     KeptMask mask(rows.mask(i));
@@ -97,11 +96,16 @@ std::optional<int> number_that_draws(const Receipt& receipt, const DrawnRows& ro
 
 }  // namespace
 
+std::vector<TokenId> Receipt::tokens() const {
+  std::vector<TokenId> all = prompt_ids;
+  all.insert(all.end(), ids.begin(), ids.end());
+  return all;
+}
+
 std::vector<TokenId> Receipt::evaluated() const {
-  std::vector<TokenId> tokens = prompt_ids;
-  tokens.insert(tokens.end(), ids.begin(), ids.end());
-  tokens.resize(std::min(tokens.size(), context));
-  return tokens;
+  std::vector<TokenId> all = tokens();
+  all.resize(std::min(all.size(), context));
+  return all;
 }
 
 GenerateOptions Receipt::generation(const ChatStyle* style) const {
@@ -126,6 +130,8 @@ std::string receipt_json(const Receipt& r) {
                       {"model", {{"name", r.model_name}, {"sha256", r.model_sha256}}},
                       {"options", options_json(r)}};
   if (r.prompt) json["prompt"] = *r.prompt;
+  for (const ReceiptMessage& message : r.messages)
+    json["messages"].push_back(chat_message(message.role, message.content));
   json["prompt_ids"] = r.prompt_ids;
   json["ids"] = r.ids;
   json["text"] = r.text;

@@ -24,6 +24,11 @@ constexpr std::string_view compute_name(Compute compute) {
   return compute == Compute::kInt8 ? "int8" : "f32";
 }
 
+struct ReceiptMessage {
+  std::string role;
+  std::string content;
+};
+
 /// What a text was made with, and what came out: enough to make it again and to see that it is the
 /// same (docs/receipts.md). What changes no bit is not in it: threads, batches, instruction set,
 /// proposals.
@@ -37,6 +42,8 @@ struct Receipt {
   bool parse_special = false;
   bool show_special = false;  ///< the text has the spellings of control tokens
   std::string system;
+  /// Of a chat that `prompt` and `system` do not tell, where texts alone do; else empty.
+  std::vector<ReceiptMessage> messages;
   std::string chat_template;  ///< ChatStyle::name(): the prompt is a message; empty: it is none
 
   SamplerOptions sampler;
@@ -57,7 +64,9 @@ struct Receipt {
   std::string drawn_logits_sha256;         ///< LogitsHash::drawn()
   std::optional<std::string> rows_sha256;  ///< of every activation (run_rows.h); absent: not made
 
-  /// Its tokens that have a position.
+  /// The prompt's tokens and the output's.
+  std::vector<TokenId> tokens() const;
+  /// Those that have a position.
   std::vector<TokenId> evaluated() const;
   bool is_chat() const { return !chat_template.empty(); }
   /// What its draws depend on, the ends of a reply included. @param style  null where it is no chat

@@ -42,19 +42,23 @@ Status check_receipt(const Receipt& receipt, std::size_t n_vocab) {
   return Ok{};
 }
 
+}  // namespace
+
 Result<std::vector<TokenId>> encode_prompt(const Receipt& receipt, const Tokenizer& tokenizer,
                                            const ChatStyle* style) {
   if (style == nullptr)
     return tokenizer.encode(*receipt.prompt,
                             {.add_eos = false, .parse_special = receipt.parse_special});
   OrderedJson messages = OrderedJson::array();
-  if (!receipt.system.empty()) messages.push_back(chat_message("system", receipt.system));
-  messages.push_back(chat_message("user", *receipt.prompt));
+  for (const ReceiptMessage& one : receipt.messages)
+    messages.push_back(chat_message(one.role, one.content));
+  if (messages.empty()) {
+    if (!receipt.system.empty()) messages.push_back(chat_message("system", receipt.system));
+    messages.push_back(chat_message("user", *receipt.prompt));
+  }
   LLM_TRY(const auto parts, style->render(std::move(messages)));
   return style->encode(parts, true);
 }
-
-}  // namespace
 
 Result<std::shared_ptr<const ChatStyle>> ReceiptModel::style(const Receipt& receipt) {
   if (!receipt.is_chat()) return std::shared_ptr<const ChatStyle>();
@@ -100,7 +104,7 @@ std::string shown_token(const Tokenizer& tokenizer, TokenId id) {
 
 std::optional<CheckResult> check_prompt(const Receipt& receipt, const Tokenizer& tokenizer,
                                         const ChatStyle* style) {
-  if (!receipt.prompt) return std::nullopt;
+  if (!receipt.prompt && receipt.messages.empty()) return std::nullopt;
   const auto ids = encode_prompt(receipt, tokenizer, style);
   const bool equal = ids.ok() && *ids == receipt.prompt_ids;
   std::string detail = fmt::format("{} tokens", receipt.prompt_ids.size());

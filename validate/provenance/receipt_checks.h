@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "engine/generation/chat_style.h"
@@ -54,7 +55,12 @@ std::size_t receipt_batch(std::size_t n_vocab);
 /// A token in words: 40 "a".
 std::string shown_token(const Tokenizer& tokenizer, TokenId id);
 
-/// Whether the prompt's text gives its ids; nothing for a prompt given as ids.
+/// The ids of the prompt's text, or of the messages. @pre it has them
+/// Errors: those of the chat template.
+Result<std::vector<TokenId>> encode_prompt(const Receipt& receipt, const Tokenizer& tokenizer,
+                                           const ChatStyle* style);
+
+/// Whether the prompt's text, or the messages, give its ids; nothing for a prompt given as ids.
 std::optional<CheckResult> check_prompt(const Receipt& receipt, const Tokenizer& tokenizer,
                                         const ChatStyle* style);
 

@@ -2,8 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <charconv>
 #include <limits>
 #include <span>
+#include <system_error>
 
 #include "base/json.h"
 #include "base/json_members.h"
@@ -95,6 +97,28 @@ std::vector<std::string_view> log_lines(std::string_view log) {
     log.remove_prefix(lines.back().size());
   }
   return lines;
+}
+
+ReceiptPlace receipt_place(std::string_view path) {
+  constexpr std::string_view kLog = ".jsonl:";
+  const std::size_t at = path.rfind(kLog);
+  std::size_t line = 0;
+  if (at != std::string_view::npos) {
+    const std::string_view digits = path.substr(at + kLog.size());
+    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), line);
+    if (error == std::errc() && end == digits.end() && line > 0)
+      return {std::string(path.substr(0, at + kLog.size() - 1)), line};
+  }
+  return {std::string(path)};
+}
+
+Result<Receipt> receipt_at(const ReceiptPlace& place, std::string_view text) {
+  if (place.line == 0) return parse_receipt(text);
+  const auto lines = log_lines(text);
+  if (place.line > lines.size())
+    return Error{ErrorCode::kUsage, "line",
+                 fmt::format("found {}, need 1..{}, the log's", place.line, lines.size())};
+  return receipt_of_line(lines[place.line - 1]);
 }
 
 LogCheck check_log(std::string_view log, const PublicKey* key, std::string_view known_head) {

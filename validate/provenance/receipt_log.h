@@ -38,6 +38,15 @@ Result<Receipt> receipt_of_line(std::string_view line);
 /// The lines of a log; the last one may be without its break.
 std::vector<std::string_view> log_lines(std::string_view log);
 
+/// A receipt's file, or a line of a log: "receipts.jsonl:7".
+struct ReceiptPlace {
+  std::string file;
+  std::size_t line = 0;  ///< from 1; 0: the file is a receipt
+};
+ReceiptPlace receipt_place(std::string_view path);
+/// @param text  of place.file. Errors: kUsage for a line that is not there; those of parsing
+Result<Receipt> receipt_at(const ReceiptPlace& place, std::string_view text);
+
 struct LogCheck {
   using Faults = std::vector<std::pair<std::size_t, std::string>>;  ///< number of a line, from 1
   std::size_t n_lines = 0;

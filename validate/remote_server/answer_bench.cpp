@@ -84,10 +84,12 @@ std::size_t AnswerBench::other_size(const Fit* other, std::size_t i) {
   return other == nullptr ? 0 : other->rows[i].logprobs.size();
 }
 
-void AnswerBench::rate_against(Fit& fit, std::span<const OwnRows> rows) const {
+void AnswerBench::rate(Fit& fit, std::span<const double> noise,
+                       std::span<const OwnRows> rows) const {
+  fit.ratios.clear();
   std::array<std::vector<double>, kQuestionKinds> kinds;
   for (std::size_t i = 0; i < questions_.size(); ++i) {
-    fit.ratios.push_back(median_of(differences(fit.rows[i], rows[i])) / noise_[i]);
+    fit.ratios.push_back(median_of(differences(fit.rows[i], rows[i])) / noise[i]);
     kinds[static_cast<std::size_t>(questions_[i].kind)].push_back(fit.ratios.back());
   }
   for (std::size_t kind = 0; kind < kQuestionKinds; ++kind)

@@ -57,15 +57,21 @@ class AnswerBench {
                       KvType kv, bool sample, const Fit* base = nullptr);
   /// What int8 activations and f16 keys and values change here, for each question. One with little
   /// noise by chance is held to half of what is usual.
-  void find_noise(const Fit& int8, const Fit& plain) {
+  std::vector<double> noise_of(const Fit& int8, const Fit& plain) const {
+    std::vector<double> all;
     for (std::size_t i = 0; i < questions_.size(); ++i)
-      noise_.push_back(median_of(differences(int8.rows[i], plain.rows[i])));
-    for (double& noise : noise_) noise = std::fmax(noise, median_of(noise_) / 2);
+      all.push_back(median_of(differences(int8.rows[i], plain.rows[i])));
+    const double least = median_of(all) / 2;
+    for (double& noise : all) noise = std::fmax(noise, least);
+    return all;
   }
 
   /// Fills in ratios and kinds, against what the server reported.
-  void rate(Fit& fit) const { rate_against(fit, reported_); }
-  void rate_against(Fit& fit, std::span<const OwnRows> rows) const;
+  /// @param noise  the unit, of each question
+  void rate(Fit& fit, std::span<const double> noise) const { rate(fit, noise, reported_); }
+  void rate(Fit& fit) const { rate(fit, noise_); }
+  /// The same against other rows.
+  void rate(Fit& fit, std::span<const double> noise, std::span<const OwnRows> rows) const;
 
   /// The differences from the file as it is, in a clause.
   std::string figures(const Fit& plain) const;

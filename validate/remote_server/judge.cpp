@@ -21,9 +21,11 @@ constexpr double kClearlyBetter = 2;
 /// Of a cache: better at so many more positions than worse, in standard deviations of a toss of
 /// coins.
 constexpr double kSignificant = 4;
-/// Differences as large as those of another cache are within that factor of them.
-constexpr double kAsLarge = 1.25;
 constexpr std::size_t kFinalists = 2;  ///< ways that are computed on all questions
+/// A fault's number is sought between 1/kNearby and kNearby times the one that was tried, with
+/// that many golden sections, which leave half a percent.
+constexpr double kNearby = 3.5;
+constexpr int kSections = 12;
 
 class Judging : AnswerBench {
  public:
@@ -39,10 +41,10 @@ class Judging : AnswerBench {
     LLM_TRY(Fit plain, rows_of(right, f32_, KvType::kF32, false));
     if (is_equal(int8, "int8 activations, f16 keys and values")) return std::move(outcome_);
     if (is_equal(plain, "f32")) return std::move(outcome_);
-    find_noise(int8, plain);
+    noise_ = noise_of(int8, plain);
     rate(plain);
     if (!(plain.misfit() <= kNoiseFactor)) {
-      LLM_RETURN_IF_ERROR(name_fault(right, plain));
+      LLM_RETURN_IF_ERROR(name_fault(right, plain, int8));
     } else {
       add("log-probabilities differ only by rounding", true, figures(plain) + texts(plain));
     }
@@ -53,6 +55,10 @@ class Judging : AnswerBench {
 
  private:
   using Shown = std::vector<std::pair<std::string, std::array<double, kQuestionKinds>>>;
+  struct Way {
+    ServingHypothesis way;
+    Fit fit;
+  };
 
   void add(std::string name, bool passed, std::string detail) {
     if (!passed || outcome_.summary.empty()) {
@@ -110,7 +116,7 @@ class Judging : AnswerBench {
   }
 
   /// Tries every way on a sample, and the best ones on all.
-  Status name_fault(const ServingHypothesis& right, const Fit& plain) {
+  Status name_fault(const ServingHypothesis& right, const Fit& plain, const Fit& int8) {
     LLM_TRY(Fit of_sample, rows_of(right, int8_, KvType::kF32, true));
     rate(of_sample);
     std::vector<std::pair<double, const ServingHypothesis*>> tried;
@@ -127,59 +133,96 @@ class Judging : AnswerBench {
       if (progress_) progress_("alternatives", tried.size(), ways.size());
     }
     std::ranges::stable_sort(tried, {}, [](const auto& one) { return one.first; });
-    tried.resize(std::min(tried.size(), kFinalists));
-    const ServingHypothesis* best = nullptr;
-    Fit best_fit;
+    Way best;
     Shown shown;
-    for (const auto& [score, way] : tried) {
-      LLM_TRY(Fit fit, rows_of(*way, f32_, KvType::kF32, false, &plain));
+    const auto consider = [&](const ServingHypothesis& way) -> Status {
+      LLM_TRY(Fit fit, rows_of(way, f32_, KvType::kF32, false, &plain));
       rate(fit);
-      shown.emplace_back(way->name, fit.kinds);
-      if (best != nullptr && fit.score() >= best_fit.score()) continue;
-      best = way;
-      best_fit = std::move(fit);
+      shown.emplace_back(way.name, fit.kinds);
+      if (shown.size() == 1 || fit.score() < best.fit.score()) best = {way, std::move(fit)};
+      return Ok{};
+    };
+    for (std::size_t i = 0; i < std::min(tried.size(), kFinalists); ++i)
+      LLM_RETURN_IF_ERROR(consider(*tried[i].second));
+    if (shown.empty()) return unexplained(plain, 0, nullptr);
+    const bool has_number = with_number(best.way, *f32_, 1).has_value();
+    if (has_number && best.fit.misfit() > kNoiseFactor) {
+      LLM_TRY(const ServingHypothesis nearby, with_best_number(best.way, of_sample));
+      LLM_RETURN_IF_ERROR(consider(nearby));
     }
-    conclude(best, best_fit, plain);
     show(shown, "Ways of serving that fit best");
+    return conclude(std::move(best), plain, int8, ways.size());
+  }
+
+  /// Remembers caches that change as much as the server differs. Their codes flip with other noise,
+  /// so that the server's cannot always be computed again; a size alone names nothing.
+  void note_size(const ServingHypothesis& way, const Fit& fit, const Fit& of_sample) {
+    constexpr double kAsLarge = 1.25;
+    Fit change = fit;
+    rate(change, noise_, of_sample.rows);
+    // The server's differences have its noise and int8's in them.
+    const double expected = std::sqrt(std::exp(2 * change.score()) + 2);
+    if (std::fabs(std::log(expected) - of_sample.score()) <= std::log(kAsLarge))
+      as_large_ += "; as large as the change by " + way.name;
+  }
+
+  /// The same fault with the number that fits the sample best.
+  Result<ServingHypothesis> with_best_number(const ServingHypothesis& way, const Fit& of_sample) {
+    const auto score = [&](double log_factor) -> Result<double> {
+      LLM_TRY(Fit fit, rows_of(*with_number(way, *f32_, std::exp(log_factor)), int8_, KvType::kF32,
+                               true, &of_sample));
+      rate(fit);
+      return fit.score();
+    };
+    const double golden = (std::sqrt(5.0) - 1) / 2;
+    double low = -std::log(kNearby);
+    double high = std::log(kNearby);
+    double left = high - golden * (high - low);
+    double right = low + golden * (high - low);
+    LLM_TRY(double of_left, score(left));
+    LLM_TRY(double of_right, score(right));
+    for (int i = 0; i < kSections; ++i) {
+      if (of_left < of_right) {
+        high = std::exchange(right, left);
+        of_right = of_left;
+        left = high - golden * (high - low);
+        LLM_TRY(of_left, score(left));
+      } else {
+        low = std::exchange(left, right);
+        of_left = of_right;
+        right = low + golden * (high - low);
+        LLM_TRY(of_right, score(right));
+      }
+    }
+    return *with_number(way, *f32_, std::exp((low + high) / 2));
+  }
+
+  bool is_clearly_better(const Way& best, const Fit& plain) const {
+    // A coarse cache's codes flip with noise: recomputed, it explains the answers in part.
+    return best.way.kv_filter != nullptr ? better_positions(best.fit, plain) >= kSignificant
+                                         : best.fit.misfit() * kClearlyBetter <= plain.misfit();
+  }
+
+  /// A way explains the answers if it is clearly closer to them than the file as it is, and what
+  /// remains is noise: no more than int8 changes where the file is served that way.
+  Status conclude(Way best, const Fit& plain, const Fit& int8, std::size_t n_tried) {
+    LLM_TRY(const Fit rounded, rows_of(best.way, int8_, KvType::kF16, false, &int8));
+    Fit rest = best.fit;
+    rate(rest, noise_of(rounded, best.fit));
+    if (!is_clearly_better(best, plain) || !(rest.misfit() <= kNoiseFactor))
+      return unexplained(plain, n_tried, &best);
+    add(best.way.name, false,
+        fmt::format(
+            "what it leaves is {:.2f} times the noise, what the file as it is leaves {:.2f} "
+            "times (limit {}), and it is closer at most positions ({:.1f} sigma); {}",
+            rest.misfit(), plain.misfit(), kNoiseFactor, better_positions(best.fit, plain),
+            evidence(plain, &best.fit)));
     return Ok{};
   }
 
-  /// Remembers caches whose rounding makes differences as large as the server's. Codes that flip
-  /// with other noise make them others than the server's, so that none need fit.
-  void note_size(const ServingHypothesis& way, const Fit& fit, const Fit& of_sample) {
-    Fit change{.rows = fit.rows, .ratios = {}, .kinds = {}};
-    rate_against(change, of_sample.rows);
-    // The server's differences have its noise and int8's in them.
-    const double expected = std::sqrt(std::exp(2 * change.score()) + 2);
-    const double off = std::fabs(std::log(expected) - of_sample.score());
-    if (off <= std::log(kAsLarge)) as_large_ += way.name + "; ";
-  }
-
-  /// A base or a scale between those that are tried is named by the nearest one; what is either so
-  /// or not must explain the answers; a coarse cache's codes flip with noise, so that it explains
-  /// them in part.
-  void conclude(const ServingHypothesis* best, const Fit& fit, const Fit& plain) {
-    if (best == nullptr) return unexplained(plain);
-    const double lead = better_positions(fit, plain);
-    const bool is_graded = best->rope_base || best->rope_factor != 1;
-    const bool is_named = best->kv_filter != nullptr
-                              ? lead >= kSignificant
-                              : fit.misfit() * kClearlyBetter <= plain.misfit() &&
-                                    (is_graded || fit.misfit() <= kNoiseFactor);
-    if (!is_named) return unexplained(plain);
-    add(best->name, false,
-        fmt::format(
-            "differs by {:.2f} times the noise, the file as it is by {:.2f} (limit {}), and is "
-            "closer at most positions ({:.1f} sigma){}; {}",
-            fit.misfit(), plain.misfit(), kNoiseFactor, lead,
-            fit.misfit() <= kNoiseFactor
-                ? ""
-                : "; the closest of the ways that were tried, but it does not explain everything",
-            evidence(plain, &fit)));
-  }
-
   /// A fault that no way explains, by where it shows.
-  void unexplained(const Fit& plain) {
+  /// @param closest  of `n_tried` ways; null: none can be
+  Status unexplained(const Fit& plain, std::size_t n_tried, const Way* closest) {
     std::array<bool, kQuestionKinds> wrong = {};
     for (std::size_t k = 0; k < kQuestionKinds; ++k) wrong[k] = plain.kinds[k] > kNoiseFactor;
     const auto is_only = [&](QuestionKind kind) {
@@ -194,18 +237,25 @@ class Judging : AnswerBench {
       same += static_cast<std::size_t>(
           std::ranges::count_if(rows.lead, [](double lead) { return lead <= 0; }));
     }
-    const std::string name =
-        is_only(QuestionKind::kChat)   ? "only chats: a different chat template or system message"
-        : is_only(QuestionKind::kLong) ? "only long prompts: truncated, or with different positions"
-        : is_only(QuestionKind::kSpecial)
-            ? "only prompts with special characters: a different tokenizer"
-        : 2 * same < n       ? "different weights: a different model, or an adapter"
-        : !as_large_.empty() ? as_large_ + "or weights that are as much coarser"
-                             : "a different quantization of the model (coarser weights)";
-    add(name, false,
-        fmt::format("{} of {} first tokens are the same; {}; no other way of serving fits clearly "
-                    "better; {}",
-                    same, n, figures(plain), evidence(plain, nullptr)));
+    // What other prompts show to be right cannot be the cause.
+    const std::string where =
+        is_only(QuestionKind::kChat)      ? "only chats: the chat template or a system message"
+        : is_only(QuestionKind::kLong)    ? "only long prompts: where they are cut, or positions"
+        : is_only(QuestionKind::kSpecial) ? "only prompts with special characters: the tokenizer"
+                                          : "";
+    outcome_.is_unexplained = where.empty();
+    add(fmt::format("{}no cause that was tried explains {}", where.empty() ? "" : where + "; ",
+                    where.empty() ? "the differences" : "them"),
+        false,
+        fmt::format("{} of {} first tokens are the same; {}{}; {}{}", same, n, figures(plain),
+                    as_large_,
+                    closest == nullptr
+                        ? ""
+                        : fmt::format("the closest of {} causes, \"{}\", leaves {:.2f} times the "
+                                      "noise; ",
+                                      n_tried, closest->way.name, closest->fit.misfit()),
+                    evidence(plain, nullptr)));
+    return Ok{};
   }
 
   void check_sampler(bool is_right) {
@@ -237,7 +287,7 @@ class Judging : AnswerBench {
     outcome_.figures.push_back(std::move(table));
   }
 
-  std::string as_large_;  ///< names of caches
+  std::string as_large_;  ///< caches, as a clause
   JudgeOutcome outcome_;
 };
 

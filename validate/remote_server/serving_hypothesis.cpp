@@ -30,19 +30,30 @@ void add_templates(const Model& model, std::vector<ServingHypothesis>& ways) {
   }
 }
 
-void add_positions(const Model& model, std::vector<ServingHypothesis>& ways) {
+ServingHypothesis with_base(float base, float own) {
+  return {.name = fmt::format("RoPE base {:.6g} instead of {:.6g}", base, own), .rope_base = base};
+}
+ServingHypothesis with_factor(double factor) {
+  return {.name = fmt::format("RoPE scale: positions divided by {:.4g}", factor),
+          .rope_factor = factor};
+}
+ServingHypothesis with_eps(float eps, float own) {
+  return {.name = fmt::format("RMSNorm's eps {:.4g} instead of {:.4g}", eps, own), .norm_eps = eps};
+}
+
+float own_base(const Model& model) {
+  return model.config().ropes.empty() ? 0 : model.config().ropes.front().theta;
+}
+
+void add_numbers(const Model& model, std::vector<ServingHypothesis>& ways) {
   const HyperParameters& config = model.config();
-  const float own = config.ropes.empty() ? 0 : config.ropes.front().theta;
-  for (const float base : {1e4F, 1e5F, 5e5F, 1e6F, own / 2, own * 2}) {
-    if (base != own && own > 0)
-      ways.push_back(
-          {.name = fmt::format("RoPE base {} instead of {}", base, own), .rope_base = base});
-  }
-  for (const double factor : {0.25, 0.5, 2.0, 4.0, 8.0}) {
-    if (own > 0)
-      ways.push_back({.name = fmt::format("RoPE scale: positions divided by {}", factor),
-                      .rope_factor = factor});
-  }
+  const float own = own_base(model);
+  for (const float base : {1e4F, 1e5F, 5e5F, 1e6F, own / 2, own * 2})
+    if (base != own && own > 0) ways.push_back(with_base(base, own));
+  for (const double factor : {0.25, 0.5, 2.0, 4.0, 8.0})
+    if (own > 0) ways.push_back(with_factor(factor));
+  for (const float eps : {1e-6F, 1e-5F, 1e-4F, 1e-3F})
+    if (eps != config.norm_eps) ways.push_back(with_eps(eps, config.norm_eps));
   if (std::ranges::any_of(config.layers, [](const LayerSpec& one) { return one.window() > 0; }))
     ways.push_back({.name = "sliding window ignored", .has_windows = false});
 }
@@ -59,8 +70,9 @@ bool ServingHypothesis::concerns(QuestionKind kind) const {
 
 std::shared_ptr<const Model> ServingHypothesis::model(
     const std::shared_ptr<const Model>& plain) const {
-  if (!rope_base && rope_factor == 1 && has_windows) return plain;
-  return plain->with_positions([this](HyperParameters& config) {
+  if (!rope_base && rope_factor == 1 && !norm_eps && has_windows) return plain;
+  return plain->with_numbers([this](HyperParameters& config) {
+    config.norm_eps = norm_eps.value_or(config.norm_eps);
     for (RopeSpec& rope : config.ropes) {
       rope.theta = rope_base.value_or(rope.theta);
       rope.scale *= static_cast<float>(rope_factor);
@@ -121,7 +133,7 @@ std::vector<ServingHypothesis> served_otherwise(const Model& model) {
     }
   }
   add_templates(model, ways);
-  add_positions(model, ways);
+  add_numbers(model, ways);
   ways.push_back(
       {.name = "prompt cut: its front is missing", .cut = ServingHypothesis::Cut::kFront});
   ways.push_back({.name = "prompt cut: its end is missing", .cut = ServingHypothesis::Cut::kEnd});
@@ -129,6 +141,17 @@ std::vector<ServingHypothesis> served_otherwise(const Model& model) {
     ways.push_back(
         {.name = fmt::format("keys and values quantized: {}", row.name), .kv_filter = row.filter});
   return ways;
+}
+
+std::optional<ServingHypothesis> with_number(const ServingHypothesis& way, const Model& model,
+                                             double factor) {
+  const auto times = [factor](float number) {
+    return static_cast<float>(static_cast<double>(number) * factor);
+  };
+  if (way.rope_base) return with_base(times(*way.rope_base), own_base(model));
+  if (way.norm_eps) return with_eps(times(*way.norm_eps), model.config().norm_eps);
+  if (way.rope_factor != 1) return with_factor(way.rope_factor * factor);
+  return std::nullopt;
 }
 
 }  // namespace llm

@@ -23,6 +23,7 @@ struct ServingHypothesis {
   bool asks = true;                        ///< chats end with what asks for the reply
   std::optional<float> rope_base = {};
   double rope_factor = 1;  ///< positions are divided by it, too
+  std::optional<float> norm_eps = {};
   bool has_windows = true;
   KvFilter kv_filter = nullptr;
   Cut cut = Cut::kNone;  ///< to as many tokens as the server counted
@@ -41,5 +42,10 @@ struct ServingHypothesis {
 
 /// Every way that is tried for such a model, the likelier of alike ones first.
 std::vector<ServingHypothesis> served_otherwise(const Model& model);
+
+/// The same fault with its number multiplied by `factor`; nothing for a fault without a number.
+/// @param model  that `way` is a way of serving
+std::optional<ServingHypothesis> with_number(const ServingHypothesis& way, const Model& model,
+                                             double factor);
 
 }  // namespace llm

@@ -174,7 +174,7 @@ std::string diff_section(const DiffSection& section, std::size_t index) {
                        escaped(tap_label(row.layer, row.tap)),
                        escaped(tap_origin(row.layer, row.tap)), escaped(row.note));
   }
-  if (!section.location.empty())
+  if (section.location.replayed)
     out += fmt::format("<pre>{}</pre>\n", escaped(location_text(section.location)));
   return out + curve(section.diff) + heat_map(section.diff) + table(section.diff);
 }
@@ -227,6 +227,8 @@ std::string html_report(const Report& raw) {
   for (const auto& [name, value] : report.facts)
     out += fmt::format("<tr><td>{}<td>{}</tr>\n", escaped(name), escaped(value));
   out += "</table>\n";
+  for (const std::string& line : report.preflight())
+    out += fmt::format("<p>{} preflight: {}</p>\n", verdict_tag("FAIL"), escaped(line));
   if (!report.diffs.empty()) out += layers(report);
   if (!report.checks.empty()) {
     out +=

@@ -84,6 +84,14 @@ std::string_view verdict_name(Verdict verdict) {
   return kNames[static_cast<std::size_t>(verdict)];
 }
 
+std::vector<std::string> Report::preflight() const {
+  std::vector<std::string> lines;
+  for (const DiffSection& section : diffs)
+    for (const std::string& line : section.location.preflight)
+      if (std::ranges::find(lines, line) == lines.end()) lines.push_back(line);
+  return lines;
+}
+
 Verdict Report::verdict() const {
   const auto any = [&](Verdict verdict) {
     return std::ranges::find(checks, verdict, &CheckResult::verdict) != checks.end();

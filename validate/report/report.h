@@ -38,6 +38,8 @@ struct Report {
   std::vector<std::string> not_covered = {};  ///< what the checks asked for left out, and why
   std::vector<std::string> next = {};         ///< what the reader may do now
 
+  /// What contradicts a reference before any op is computed, each once.
+  std::vector<std::string> preflight() const;
   /// Whether anything was judged.
   bool has_verdict() const { return !checks.empty() || !diffs.empty(); }
   bool empty() const { return !has_verdict() && figures.empty(); }

@@ -215,6 +215,9 @@ std::string text_report(const Report& raw, const TextStyle& style) {
     if (!style.verbose && std::ranges::find(kForFiles, name) != std::end(kForFiles)) continue;
     out += fmt::format("{:<10} {}\n", name, value);
   }
+  // It may explain all that follows.
+  for (const std::string& line : report.preflight())
+    out += fmt::format("{} preflight   {}\n", tag("FAIL", style), line);
   if (!report.diffs.empty()) {
     out += questions(report, style);
     out += '\n' + layers(report, style) + details(report, style);

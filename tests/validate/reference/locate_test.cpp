@@ -133,15 +133,158 @@ TEST_CASE("steps of one token are told from batches", "[locate]") {
   CHECK_THAT(found.findings[0].tokens, Contains("all from position 5 on"));
 }
 
+namespace {
+
+/// A reference that differs from the model by what a wrong op would give: its likely cause.
+template <typename Change>
+std::string cause_of(const Bench& bench, int layer, std::string_view tap, const Change& change) {
+  const auto found = bench.locate_reference(bench.spoiled(layer, tap, change));
+  REQUIRE(names(found) == tap_label(layer, tap) + " ");
+  return found.findings[0].cause;
+}
+
+/// Turns the pairs of every head of row t by as much as `angle` says of position t and pair i.
+template <typename Angle>
+auto turned(std::size_t head_dim, const Angle& angle) {
+  return [=](TapMatrix& m) {
+    for (std::size_t t = 0; t < m.rows; ++t) {
+      for (std::size_t f = 0; f < m.features; f += 2) {
+        const double by = angle(static_cast<double>(t), f % head_dim / 2);
+        const auto x = static_cast<double>(m.row(t)[f]);
+        const auto y = static_cast<double>(m.row(t)[f + 1]);
+        m.row(t)[f] = static_cast<float>(x * std::cos(by) - y * std::sin(by));
+        m.row(t)[f + 1] = static_cast<float>(x * std::sin(by) + y * std::cos(by));
+      }
+    }
+  };
+}
+
+}  // namespace
+
+TEST_CASE("the likely cause follows from the form and the size of the difference", "[locate]") {
+  const Bench bench(Compute::kF32);
+  const auto cause = [&](std::string_view tap, const auto& change) {
+    return cause_of(bench, 1, tap, change);
+  };
+  const auto each = [](const auto& value) {
+    return [=](TapMatrix& m) {
+      for (std::size_t t = 0; t < m.rows; ++t)
+        for (std::size_t f = 0; f < m.features; ++f) m.row(t)[f] = value(t, f, m.row(t)[f]);
+    };
+  };
+  CHECK_THAT(cause("gate",
+                   [](TapMatrix& m) {
+                     for (float& v : m.row(3)) v = 1 - v;
+                   }),
+             StartsWith("the activations of those tokens"));
+  CHECK_THAT(cause("gate", each([](auto, auto, float v) { return 2 * v; })),
+             Contains("the scale of the weights"));
+  CHECK_THAT(cause("gate",
+                   [](TapMatrix& m) {
+                     for (std::size_t t = 0; t < m.rows; ++t) std::ranges::reverse(m.row(t));
+                   }),
+             Contains("rows of the matrix are in another order"));
+  CHECK_THAT(cause("gate", each([](auto, std::size_t f, float v) {
+                     return v + std::sin(static_cast<float>(f));
+                   })),
+             StartsWith("the bias;"));
+  const auto noisy = [&](float size) {
+    return each([=](std::size_t t, std::size_t f, float v) {
+      return v * (1 + size * std::sin(static_cast<float>(91 * t + 7 * f * f)));
+    });
+  };
+  CHECK_THAT(cause("up", noisy(0.05F)), StartsWith("the same matrix with other errors"));
+  CHECK_THAT(cause("up",
+                   [](TapMatrix& m) {
+                     for (std::size_t i = 0; i < m.values.size(); ++i)
+                       m.values[i] = std::sin(static_cast<float>(i * i % 977));
+                   }),
+             StartsWith("another matrix"));
+  CHECK_THAT(cause("ffn_norm", each([](auto, std::size_t f, float v) {
+                     return v * (1.5F + std::sin(static_cast<float>(f)));
+                   })),
+             StartsWith("its weight;"));
+  CHECK_THAT(cause("l_out", noisy(1e-4F)), StartsWith("the values are nearly right"));
+  CHECK_THAT(cause("l_out", noisy(0.1F)), StartsWith("the values are right in part"));
+}
+
+TEST_CASE("exchanged tensors are recognised by the values of the other op", "[locate]") {
+  const Bench bench(Compute::kF32);
+  const TapMatrix gate = require_ok(bench.clean().tap(1, "gate"));
+  const TapMatrix up = require_ok(bench.clean().tap(1, "up"));
+  const Dump reference =
+      rewritten(bench.clean(), bench.clean().meta(), [&](int l, std::string_view t, TapMatrix& m) {
+        if (l == 1 && t == "gate") m = up;
+        if (l == 1 && t == "up") m = gate;
+        return true;
+      });
+  const auto found = bench.locate_reference(reference);
+  REQUIRE(names(found).starts_with("L001/gate L001/up "));
+  CHECK(found.findings[0].signature == "these are the values of L001/up");
+  CHECK_THAT(found.findings[0].cause, StartsWith("the tensor of that op is bound in place"));
+}
+
+TEST_CASE("numbers that a reference was computed with are found", "[locate]") {
+  const Bench bench(Compute::kF32);
+  const HyperParameters& config = bench.model().config();
+  const auto eps = static_cast<double>(config.norm_eps);
+  const TapMatrix x = require_ok(bench.clean().tap(1, "ffn_inp"));
+  CHECK_THAT(cause_of(bench, 1, "ffn_norm",
+                      [&](TapMatrix& m) {
+                        for (std::size_t t = 0; t < m.rows; ++t) {
+                          const double ms = energy_of(x.row(t)) / static_cast<double>(x.features);
+                          const double factor = std::sqrt((ms + eps) / (ms + 0.01));
+                          for (float& v : m.row(t))
+                            v = static_cast<float>(static_cast<double>(v) * factor);
+                        }
+                      }),
+             StartsWith("eps: the reference's values follow from 0.01, the file has 1e-05;"));
+  const std::size_t head_dim = config.attention(1).head_dim;
+  const auto pairs = static_cast<double>(config.rope_pairs());
+  const auto speed = [&](double base, std::size_t i) {
+    return std::pow(base, -static_cast<double>(i) / pairs);
+  };
+  const auto found = [&](const auto& angle) {
+    return cause_of(bench, 1, "q_rope", turned(head_dim, angle));
+  };
+  CHECK_THAT(
+      found([&](double t, std::size_t i) { return t * (speed(5e5, i) - speed(1e4, i)); }),
+      StartsWith("RoPE's base: the reference's values follow from 5e+05, the file has 1e+04;"));
+  CHECK_THAT(found([&](double t, std::size_t i) { return t * speed(1e4, i) * (1 / 4.0 - 1); }),
+             StartsWith("what divides RoPE's positions: the reference's values follow from 4, the "
+                        "file has 1;"));
+  CHECK_THAT(found([&](double, std::size_t i) { return speed(1e4, i); }),
+             StartsWith("the positions, which are 1 less than the reference's;"));
+  CHECK_THAT(found([&](double t, std::size_t i) { return t * (i % 2 == 0 ? 0.1 : 0.2); }),
+             StartsWith("the angles: RoPE's base, what divides positions, or the positions;"));
+}
+
+TEST_CASE("attention's first token tells scores from values", "[locate]") {
+  const Bench bench(Compute::kF32);
+  const auto wrong_from = [&](std::size_t first) {
+    return cause_of(bench, 2, "attn_ctx", [=](TapMatrix& m) {
+      for (std::size_t i = first * m.features; i < m.values.size(); ++i)
+        m.values[i] += 0.3F * std::sin(static_cast<float>(i));
+    });
+  };
+  CHECK_THAT(wrong_from(1), StartsWith("the scores:"));
+  CHECK_THAT(wrong_from(0), StartsWith("the values:"));
+}
+
 TEST_CASE("contradicting hyper-parameters are listed", "[locate]") {
   const Bench bench(Compute::kF32);
   DumpMeta meta = bench.clean().meta();
   meta.eps = 1e-6;
   meta.rope_theta = 500000;
+  meta.numbers["attention_scale"] = 0.25;
+  meta.numbers["rope.scale"] = 4;
+  meta.numbers.erase("logit_scale");  // not stated
   const auto found = check_hyper_parameters(meta, bench.model().config());
-  REQUIRE(found.size() == 2);
-  CHECK_THAT(found[0], Contains("eps"));
-  CHECK_THAT(found[1], Contains("rope_theta is 10000 here, 500000 in the reference"));
+  CHECK(found == std::vector<std::string>{
+                     "attention.layer_norm_rms_epsilon is 1e-05 here, 1e-06 in the reference",
+                     "rope.freq_base is 10000 here, 500000 in the reference",
+                     "rope.scaling.factor is 1 here, 4 in the reference",
+                     "attention.scale is 0.176777 here, 0.25 in the reference"});
 }
 
 TEST_CASE("the quantizer's promise holds for its own rule and is a real bound", "[locate]") {
@@ -260,6 +403,19 @@ TEST_CASE("a lost fifth bit is sixteen steps of the codes", "[locate]") {
   CHECK_THAT(found.text, Contains("off by 16 steps"));
   const auto other = wrong([](auto, std::size_t f, float v) { return f % 5 == 0 ? 1.3F * v : v; });
   CHECK(high_bit_signature(other, right()).kind == SignatureKind::kNone);
+}
+
+TEST_CASE("factors and sums that tokens or features share", "[locate]") {
+  const auto rows = signature_of(
+      [](std::size_t r, auto, float v) { return v * (0.5F + 0.1F * static_cast<float>(r)); });
+  CHECK(rows.kind == SignatureKind::kRowScale);
+  CHECK_THAT(rows.text, Contains("0.5 to 0.9"));
+  const auto features = signature_of(
+      [](auto, std::size_t f, float v) { return v * (1.5F + std::sin(static_cast<float>(f))); });
+  CHECK(features.kind == SignatureKind::kFeatureScale);
+  const auto offset = signature_of(
+      [](auto, std::size_t f, float v) { return v + std::sin(static_cast<float>(f)); });
+  CHECK(offset.kind == SignatureKind::kOffset);
 }
 
 TEST_CASE("where the wrong elements are", "[locate]") {

@@ -285,7 +285,9 @@ Receipt receipt_of(const ServedModel& served, const AnswerRequest& request, std:
   receipt.model_name = served.model->name();
   receipt.model_sha256 = served.model->file_sha256();
   receipt.prompt = prompt.text;
-  receipt.system = prompt.system;
+  if (prompt.messages.is_null()) receipt.system = prompt.system;
+  for (const OrderedJson& message : prompt.messages)
+    receipt.messages.push_back({message["role"], message["content"]});
   if (request.is_chat()) receipt.chat_template = served.style->name();
   receipt.parse_special = request.parse_special;
   receipt.show_special = request.is_chat() && served.reply_shows_special;

@@ -239,15 +239,23 @@ Result<ChatPrompt> chat_prompt(RequestedChat chat, const ServedModel& served) {
   LLM_TRY(prompt.prompt.ids, served.style->encode(*parts, true, &prompt.prompt.message_ends));
   prompt.notes = chat.notes;
   prompt.text = chat_text(*parts);
+  const auto is_text = [](const OrderedJson& message) {
+    return message.size() == 2 && message["role"].is_string() && message.contains("content") &&
+           message["content"].is_string();
+  };
   // One question, as llmrun takes it, can be told as texts.
   const OrderedJson& messages = chat.messages;
   const bool has_system = messages.front()["role"] == "system";
   if (has_system) prompt.prompt.system = messages.front()["content"];
-  const bool is_one = begun.empty() && messages.size() == (has_system ? 2 : 1) &&
-                      messages.back()["role"] == "user" && chat.tools.is_null() &&
-                      chat.variables.empty() && !served.style->has_date();
-  if (is_one && has_system != prompt.prompt.system.empty())
+  const bool is_plain =
+      begun.empty() && chat.tools.is_null() && chat.variables.empty() && !served.style->has_date();
+  const bool is_one =
+      is_plain && messages.size() == (has_system ? 2 : 1) && messages.back()["role"] == "user";
+  if (is_one && has_system != prompt.prompt.system.empty()) {
     prompt.prompt.text = messages.back()["content"];
+  } else if (is_plain && std::ranges::all_of(messages, is_text)) {
+    prompt.prompt.messages = messages;
+  }
   return prompt;
 }
 

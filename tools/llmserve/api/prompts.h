@@ -19,6 +19,8 @@ struct Prompt {
   std::vector<std::size_t> message_ends = {};  ///< of a chat: GenerateOptions::message_ends
   std::optional<std::string> text;  ///< as it was given, or a chat's one message; else only ids
   std::string system;               ///< of that chat
+  /// Of a chat that `text` does not tell, where texts alone do; else null.
+  OrderedJson messages = {};
 };
 
 /// How texts become prompts.

@@ -38,6 +38,8 @@ struct DumpMeta {
   /// head_dim of each layer, all of which rotates, where layers differ; else empty.
   std::vector<std::size_t> head_dims = {};
   std::vector<std::size_t> rope_dims = {};  ///< rope_dim of each layer, where layers differ
+  /// Every other number of "hparams", one of an object as "rope.scale".
+  std::map<std::string, double> numbers = {};
 };
 
 /// The JSON text. Keys are sorted, so equal metadata gives equal bytes.

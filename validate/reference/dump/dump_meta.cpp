@@ -31,6 +31,7 @@ std::string to_json(const DumpMeta& meta) {
                {"taps_absent", meta.taps_absent}};
   json["hparams"] = {
       {"n_layers", meta.n_layers}, {"head_dim", meta.head_dim}, {"rope_dim", meta.rope_dim}};
+  for (const auto& [name, number] : meta.numbers) json["hparams"][name] = number;
   if (!meta.head_dims.empty()) json["hparams"]["head_dims"] = meta.head_dims;
   if (!meta.rope_dims.empty()) json["hparams"]["rope_dims"] = meta.rope_dims;
   // Names come from model files and need not be UTF-8; the dump must be.
@@ -79,6 +80,13 @@ Result<DumpMeta> parse_dump_meta(std::string_view text) {
         std::pair{"rope_dim", &meta.rope_dim}}) {
     if (!sizes.has(key) || (*shape)[key].is_null()) continue;  // unknown
     LLM_TRY(*target, sizes.count(key, 0, kMaxShape));
+  }
+  for (const auto& [name, value] : shape->items()) {
+    if (value.is_number() && name != "n_layers" && name != "head_dim" && name != "rope_dim")
+      meta.numbers[name] = value.get<double>();
+    if (!value.is_object()) continue;
+    for (const auto& [part, number] : value.items())
+      if (number.is_number()) meta.numbers[name + "." + part] = number.get<double>();
   }
   for (const auto& [key, target] :
        {std::pair{"head_dims", &meta.head_dims}, std::pair{"rope_dims", &meta.rope_dims}}) {

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdint>
 #include <filesystem>
+#include <ranges>
 #include <span>
 #include <string_view>
 #include <system_error>
@@ -61,6 +62,7 @@ DumpMeta engine_meta(const Sequence& session, const std::string& producer,
   meta.kv = std::string(kv_name(session.kv()));
   meta.eps = static_cast<double>(config.norm_eps);
   meta.rope_theta = static_cast<double>(config.ropes.front().theta);
+  for (const HyperNumber& one : hyper_numbers(config)) meta.numbers.emplace(one.name, one.value);
   meta.taps_absent = {{"probs", "attention is never stored as a matrix"}};
   meta.n_layers = config.n_layers;
   meta.head_dim = config.most(&LayerSpec::head_dim);
@@ -71,6 +73,28 @@ DumpMeta engine_meta(const Sequence& session, const std::string& producer,
   });
   if (!differ) meta.head_dims.clear();
   return meta;
+}
+
+std::vector<HyperNumber> hyper_numbers(const HyperParameters& config) {
+  const RopeSpec rope = config.ropes.empty() ? RopeSpec() : config.ropes.front();
+  AttentionSpec attention;
+  FfnSpec ffn;
+  for (const LayerSpec& layer : config.layers | std::views::reverse) {
+    if (layer.attention() != nullptr) attention = *layer.attention();
+    if (layer.n_experts() > 0) ffn = layer.ffns[0];
+  }
+  const auto number = [](auto value) { return static_cast<double>(value); };
+  return {{"rope.scale", "rope.scaling.factor", number(rope.scale)},
+          {"rope.magnitude", "rope.scaling.attn_factor", rope.magnitude},
+          {"rope.query_growth", "attention.temperature_scale", number(rope.query_growth)},
+          {"attention_scale", "attention.scale", number(attention.scale)},
+          {"score_cap", "attn_logit_softcapping", number(attention.score_cap)},
+          {"embedding_scale", "embedding_scale", number(config.embedding_scale)},
+          {"residual_scale", "residual_scale", number(config.residual_scale)},
+          {"logit_scale", "logit_scale", number(config.logit_divisor)},
+          {"logit_cap", "final_logit_softcapping", number(config.logit_cap)},
+          {"n_experts_used", "expert_used_count", number(ffn.n_used)},
+          {"experts_scale", "expert_weights_scale", number(ffn.experts_scale)}};
 }
 
 Result<std::string> file_sha256(const std::string& path) {

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "engine/engine.h"
@@ -16,6 +18,14 @@ namespace llm {
 /// @param model_sha256  of the model file; empty where it is not needed
 DumpMeta engine_meta(const Sequence& session, const std::string& producer,
                      const std::string& model_sha256);
+
+/// A number that a model's results depend on, besides the members of DumpMeta.
+struct HyperNumber {
+  std::string_view name;  ///< in DumpMeta::numbers
+  std::string_view key;   ///< of the GGUF, without the architecture
+  double value;           ///< with what the architecture has where the file has no key
+};
+std::vector<HyperNumber> hyper_numbers(const HyperParameters& config);
 
 /// SHA-256, hex, of a whole file. Errors: kIo; kIntegrity for one that changes meanwhile. To say
 /// which file a model came from, ask Model::file_sha256().

@@ -10,7 +10,9 @@
 
 #include "validate/reference/diff/layer_diff.h"
 #include "validate/reference/diff/metrics.h"
+#include "validate/reference/dump/engine_dump.h"
 #include "validate/reference/fault_localization/ideal_ops.h"
+#include "validate/reference/fault_localization/locate_cause.h"
 #include "validate/reference/fault_localization/locate_signature.h"
 
 namespace llm {
@@ -56,60 +58,6 @@ std::string place_of(const Finding& f, const std::string& isa) {
   return fmt::format("only the fast path ({}): quant/kernels, engine/forward", isa);
 }
 
-std::string suspects(const Tap& tap, const std::string& type) {
-  switch (tap.op) {
-    case TapOp::kEmbedding:
-      return fmt::format("token ids, the row taken, or how {} blocks are dequantized", type);
-    case TapOp::kNorm:
-      return "eps, the norm's weight, or which rows are normed";
-    case TapOp::kHeadNorm:
-      return "eps, or which heads are normed";
-    case TapOp::kLayerInputs:
-      return "eps, the norm's weight, the roots that values are multiplied by, or the layers' "
-             "order";
-    case TapOp::kLayerGate:
-      return "the activation, or which layer's inputs it lets through";
-    case TapOp::kScale:
-      return "the layer's scale, or what of the layer it multiplies";
-    case TapOp::kProduct:
-      return fmt::format(
-          "how {} blocks are read (codes, scales, type id), which tensor is bound, or the bias",
-          type);
-    case TapOp::kRope:
-      return "position, theta, how dims are paired, the norm of the heads, or the scale of q";
-    case TapOp::kAttention:
-      return "1/sqrt(d), the cap of scores, the causal mask, which KV head a head reads, or rows "
-             "of the KV cache";
-    case TapOp::kOutputGate:
-      return "the sigmoid or softplus, which head a gate is of, or rows of q and of the gate "
-             "exchanged";
-    case TapOp::kConvolution:
-      return "the order of the convolution's weights, its bias, or what a sequence keeps of "
-             "earlier "
-             "rows";
-    case TapOp::kMultiply:
-      return "which parts of the product are multiplied";
-    case TapOp::kDeltaRule:
-      return "the lengths of q and k, which key head a value head has, beta, what stays, or states";
-    case TapOp::kScan:
-      return "the parts of the convolution, which B and C a head has, the time step, what stays, "
-             "what goes past the state, or states";
-    case TapOp::kNormOfGated:
-      return "eps, the norm's weight, its groups, or whether the gate comes before it";
-    case TapOp::kGatedNorm:
-      return "eps, the norm's weight, or the gate";
-    case TapOp::kActivation:
-      return "the activation, or gate and up exchanged";
-    case TapOp::kSharedSum:
-      return "the shared expert's weight, where it has one, or which two vectors are added";
-    case TapOp::kMix:
-      return "which experts are chosen, their weights, or the order of the sum";
-    case TapOp::kSum:
-      return "which two vectors are added";
-  }
-  return {};
-}
-
 class Locator {
  public:
   Locator(const Replay& replay, const LocateInput& input)
@@ -144,10 +92,9 @@ class Locator {
       if (saw_nonfinite_) return Ok{};
       saw_nonfinite_ = true;
     }
-    LLM_RETURN_IF_ERROR(f.definition ? describe(f, *on_reference, in_.reference)
-                                     : describe(f, *of_run, in_.run));
-    f.cause = fmt::format("{}; {}", suspects(tap, f.weight_type),
-                          place_of(f, in_.run.meta().producer_version));
+    LLM_TRY(const std::string cause, f.definition ? describe(f, *on_reference, in_.reference)
+                                                  : describe(f, *of_run, in_.run));
+    f.cause = fmt::format("{}; {}", cause, place_of(f, in_.run.meta().producer_version));
     out_.findings.push_back(std::move(f));
     return Ok{};
   }
@@ -156,22 +103,34 @@ class Locator {
     return judge(layer, tap, output).verdict == TapVerdict::kFail;
   }
 
-  Status describe(Finding& f, const OpOutput& output, const Dump& inputs) const {
-    const LayerDiffRow row = judge(f.layer, *flow_.find(f.layer, f.tap), output);
+  /// @return the likely cause
+  Result<std::string> describe(Finding& f, const OpOutput& output, const Dump& inputs) const {
+    const Tap& tap = *flow_.find(f.layer, f.tap);
+    const LayerDiffRow row = judge(f.layer, tap, output);
     f.nmse = row.limits.front().metric == Metric::kRowNmse ? row.error.row_nmse : row.error.nmse;
     f.limit = row.limits.front().bound;
     SignatureOptions options;
     options.tolerance = std::max(f.limit, 1e-12);
-    if (flow_.find(f.layer, f.tap)->op == TapOp::kRope) {
+    if (tap.op == TapOp::kRope) {
       const auto layer = static_cast<std::size_t>(f.layer);
       options.head_dim = replay_.config().attention(layer).head_dim;
       options.rope_dim = replay_.config().paired_dims(layer);
     }
-    f.signature = find_signature(output.actual, output.expected, options).text;
+    Signature signature = find_signature(output.actual, output.expected, options);
     f.tokens = wrong_tokens(output, in_.rows, in_.run.step_ptr());
-    LLM_TRY(const std::string twin, equals_other_tap(f, output.actual, inputs, options.tolerance));
-    if (!twin.empty()) f.signature = twin;
-    return Ok{};
+    // Of a quantization, an exchanged matrix gives nearly the other op's values.
+    const double like = tap.op == TapOp::kProduct ? row.error.nmse / 10 : 0;
+    LLM_TRY(std::string twin,
+            equals_other_tap(f, output.actual, inputs, std::max(like, options.tolerance)));
+    if (!twin.empty()) signature = {SignatureKind::kOtherTap, std::move(twin)};
+    f.signature = signature.text;
+    return likely_cause(replay_, {.layer = f.layer,
+                                  .tap = tap,
+                                  .output = output,
+                                  .kind = signature.kind,
+                                  .is_reference = f.definition,
+                                  .inputs = inputs,
+                                  .rows = in_.rows});
   }
 
   /// Names another tap of the layer whose values these are: an input passed through, a neighbour
@@ -203,20 +162,28 @@ class Locator {
 std::vector<std::string> check_hyper_parameters(const DumpMeta& reference,
                                                 const HyperParameters& config) {
   std::vector<std::string> out;
-  const auto compare_value = [&](std::string_view name, double here, double there) {
+  const auto compare = [&](std::string_view key, double here, double there) {
     // The file holds f32; a reference may state the decimal it came from.
-    if (there == 0 || std::abs(here - there) <= 1e-6 * std::abs(there)) return;
-    out.push_back(fmt::format("{} is {} here, {} in the reference", name, here, there));
+    if (std::abs(here - there) > 1e-6 * std::abs(there))
+      out.push_back(fmt::format("{} is {:.6g} here, {:.6g} in the reference", key, here, there));
   };
-  compare_value("n_layers", static_cast<double>(config.n_layers),
+  const auto compare_value = [&](std::string_view key, double here, double there) {
+    if (there != 0) compare(key, here, there);
+  };
+  compare_value("block_count", static_cast<double>(config.n_layers),
                 static_cast<double>(reference.n_layers));
-  compare_value("head_dim", static_cast<double>(config.most(&LayerSpec::head_dim)),
+  compare_value("attention.key_length", static_cast<double>(config.most(&LayerSpec::head_dim)),
                 static_cast<double>(reference.head_dim));
-  compare_value("rope_dim", static_cast<double>(2 * config.rope_pairs()),
+  compare_value("rope.dimension_count", static_cast<double>(2 * config.rope_pairs()),
                 static_cast<double>(reference.rope_dim));
-  compare_value("eps", static_cast<double>(config.norm_eps), reference.eps);
-  compare_value("rope_theta", static_cast<double>(config.ropes.front().theta),
+  compare_value("attention.layer_norm_rms_epsilon", static_cast<double>(config.norm_eps),
+                reference.eps);
+  compare_value("rope.freq_base", static_cast<double>(config.ropes.front().theta),
                 reference.rope_theta);
+  for (const HyperNumber& one : hyper_numbers(config)) {
+    const auto there = reference.numbers.find(std::string(one.name));
+    if (there != reference.numbers.end()) compare(one.key, one.value, there->second);
+  }
   return out;
 }
 

@@ -12,8 +12,9 @@
 
 namespace llm {
 
-/// Contradictions between a reference's metadata and the model as the engine read it: layers, head
-/// and RoPE dims, eps, theta. Values the metadata does not state (0) are not compared.
+/// Contradictions between a reference's metadata and the model as the engine read it, by keys of
+/// the GGUF: layers, head and RoPE dims, eps, RoPE's base, scales and caps. What the metadata does
+/// not state is not compared.
 std::vector<std::string> check_hyper_parameters(const DumpMeta& reference,
                                                 const HyperParameters& config);
 

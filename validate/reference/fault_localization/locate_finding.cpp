@@ -7,14 +7,13 @@
 namespace llm {
 
 std::string location_text(const Location& location) {
-  std::string out;
-  for (const auto& problem : location.preflight) out += fmt::format("preflight: {}\n", problem);
-  if (!location.replayed) return out;
-  out += location.findings.empty()
-             ? "locate: no op is wrong by itself: the differences come from earlier ops or add up\n"
-             : fmt::format("locate: {} op{} an error of {} own\n", location.findings.size(),
-                           location.findings.size() == 1 ? " has" : "s have",
-                           location.findings.size() == 1 ? "its" : "their");
+  if (!location.replayed) return {};
+  std::string out =
+      location.findings.empty()
+          ? "locate: no op is wrong by itself: the differences come from earlier ops or add up\n"
+          : fmt::format("locate: {} op{} an error of {} own\n", location.findings.size(),
+                        location.findings.size() == 1 ? " has" : "s have",
+                        location.findings.size() == 1 ? "its" : "their");
   for (const Finding& f : location.findings) {
     out += fmt::format("  {}: {}", tap_label(f.layer, f.tap), f.op);
     if (!f.weight_type.empty()) out += fmt::format(" ({})", f.weight_type);

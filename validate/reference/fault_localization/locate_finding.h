@@ -35,7 +35,7 @@ struct Location {
   bool empty() const { return preflight.empty() && !replayed; }
 };
 
-/// The findings as lines of plain text, each ended; nothing for an empty location.
+/// The findings as lines of plain text, each ended; nothing where no op was replayed.
 std::string location_text(const Location& location);
 
 /// One question put to every tap, and the answers.

@@ -134,6 +134,71 @@ Signature permutation_signature(const TapMatrix& actual, const TapMatrix& expect
   return {SignatureKind::kPermutation, "the right values of each row in another order"};
 }
 
+namespace {
+
+/// Least squares of `actual` by `expected`, each of `n` groups with a factor of its own; empty
+/// where they do not explain it. @param group  of an element
+template <typename Group>
+std::vector<double> factors(const TapMatrix& actual, const TapMatrix& expected, double tolerance,
+                            std::size_t n, const Group& group) {
+  std::vector<double> ae(n);
+  std::vector<double> ee(n);
+  for (std::size_t i = 0; i < actual.values.size(); ++i) {
+    const auto e = static_cast<double>(expected.values[i]);
+    ae[group(i)] += static_cast<double>(actual.values[i]) * e;
+    ee[group(i)] += e * e;
+  }
+  for (std::size_t g = 0; g < n; ++g) ae[g] = ee[g] > 0 ? ae[g] / ee[g] : 1;
+  std::vector<float> scaled(expected.values.size());
+  for (std::size_t i = 0; i < scaled.size(); ++i)
+    scaled[i] = static_cast<float>(ae[group(i)] * static_cast<double>(expected.values[i]));
+  return close_to(actual.values, scaled, tolerance) ? ae : std::vector<double>();
+}
+
+std::string range_of(const std::vector<double>& values) {
+  const auto [least, most] = std::ranges::minmax(values);
+  return fmt::format("{:.6g} to {:.6g}", least, most);
+}
+
+}  // namespace
+
+Signature row_scale_signature(const TapMatrix& actual, const TapMatrix& expected,
+                              double tolerance) {
+  constexpr std::size_t kFewest = 4;  // a factor for each of fewer features says nothing
+  if (expected.features < kFewest) return {};
+  const auto found = factors(actual, expected, tolerance, expected.rows,
+                             [&](std::size_t i) { return i / expected.features; });
+  if (found.empty()) return {};
+  return {SignatureKind::kRowScale,
+          "the right values of each token times a factor of its own, " + range_of(found)};
+}
+
+Signature feature_scale_signature(const TapMatrix& actual, const TapMatrix& expected,
+                                  double tolerance) {
+  if (expected.rows < 2) return {};
+  const auto found = factors(actual, expected, tolerance, expected.features,
+                             [&](std::size_t i) { return i % expected.features; });
+  if (found.empty()) return {};
+  return {SignatureKind::kFeatureScale,
+          "each feature times a factor of its own, the same for every token, " + range_of(found)};
+}
+
+Signature offset_signature(const TapMatrix& actual, const TapMatrix& expected, double tolerance) {
+  if (expected.rows < 2) return {};
+  std::vector<double> offset(expected.features);
+  for (std::size_t i = 0; i < actual.values.size(); ++i) {
+    offset[i % expected.features] +=
+        (static_cast<double>(actual.values[i]) - static_cast<double>(expected.values[i])) /
+        static_cast<double>(expected.rows);
+  }
+  std::vector<float> moved(expected.values.size());
+  for (std::size_t i = 0; i < moved.size(); ++i)
+    moved[i] =
+        static_cast<float>(static_cast<double>(expected.values[i]) + offset[i % expected.features]);
+  if (!close_to(actual.values, moved, tolerance)) return {};
+  return {SignatureKind::kOffset, "the same row is added to every token"};
+}
+
 Signature high_bit_signature(const TapMatrix& actual, const TapMatrix& expected) {
   if (expected.features % kRun != 0) return {};
   double factor = 0;
@@ -227,10 +292,13 @@ Signature find_signature(const TapMatrix& actual, const TapMatrix& expected,
   for (const Signature& found :
        {scale_signature(actual, expected, tolerance), shift_signature(actual, expected, tolerance),
         rope_signature(actual, expected, options),
-        permutation_signature(actual, expected, tolerance), high_bit_signature(actual, expected)}) {
+        permutation_signature(actual, expected, tolerance),
+        row_scale_signature(actual, expected, tolerance), high_bit_signature(actual, expected),
+        place_signature(actual, expected, tolerance),
+        feature_scale_signature(actual, expected, tolerance)}) {
     if (found.kind != SignatureKind::kNone) return found;
   }
-  return place_signature(actual, expected, tolerance);
+  return offset_signature(actual, expected, tolerance);
 }
 
 }  // namespace llm

@@ -1,0 +1,63 @@
+// What is said of answers that this engine gives with int8 activations and a coarser KV cache.
+
+#include "engine/sampler/sampler.h"
+#include "tests/support/test.h"
+#include "validate/remote_server/judge.h"
+#include "validate/remote_server/kv_filters.h"
+#include "validate/remote_server/serving_hypothesis.h"
+
+namespace llm::test {
+namespace {
+
+std::shared_ptr<const Model> embedded() {
+  return require_ok(Model::load(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", {.threads = 2}));
+}
+
+/// The greedy answer, as a server with such a cache reports it.
+JudgeAnswer answer_of(Sequence& sequence, const JudgeQuestion& question) {
+  std::vector<TokenId> next =
+      require_ok(ServingHypothesis{}.prompt(sequence.model(), question, {}));
+  sequence.truncate(0);
+  JudgeAnswer answer;
+  while (answer.tokens.size() < kAnswerTokens) {
+    const auto row = require_ok(sequence.evaluate(next, LogitRows::kLast));
+    const Logprobs logprobs = logprobs_of(row, 0, kAnswerTop);
+    const auto reported = [&](const TokenLogprob& token) {
+      return ReportedToken{sequence.tokenizer().piece_text(token.id, true), token.logprob};
+    };
+    AnsweredToken& token = answer.tokens.emplace_back();
+    for (const TokenLogprob& one : logprobs.top) token.top.push_back(reported(one));
+    token.chosen = token.top.front();
+    next = {logprobs.top.front().id};
+  }
+  return answer;
+}
+
+/// The verdict on a server whose keys and values go through `filter`.
+CheckResult verdict_on(KvFilter filter) {
+  const auto model = embedded();
+  const std::vector<JudgeQuestion> questions = judge_questions(*model);
+  const auto sequence = require_ok(open_sequence(model, {.kv = KvType::kF16}));
+  sequence->executor().set_kv_filter(filter);
+  std::vector<JudgeAnswer> answers;
+  for (const JudgeQuestion& question : questions) answers.push_back(answer_of(*sequence, question));
+  return require_ok(judge_answers(model, questions, answers)).checks.front();
+}
+
+}  // namespace
+
+TEST_CASE("a coarse KV cache is named by its type", "[judge]") {
+  // The rotated ones are these here: heads of 32 dims are not rotated.
+  const KvFilterRow& row = kKvFilters[GENERATE(0, 2)];
+  const CheckResult verdict = verdict_on(row.filter);
+  CAPTURE(row.name, verdict.detail);
+  CHECK(verdict.name == fmt::format("keys and values quantized: {}", row.name));
+}
+
+TEST_CASE("a KV cache of 8 bits is in the noise", "[judge]") {
+  const CheckResult verdict = verdict_on(kKvFilters[4].filter);
+  CAPTURE(verdict.detail);
+  CHECK(verdict.name == "log-probabilities differ only by rounding");
+}
+
+}  // namespace llm::test
