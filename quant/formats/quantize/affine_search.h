@@ -229,8 +229,8 @@ class AffineSearch {
   }
 
   /// The f16 pair of least error among the neighbours of the pair that step 1 found, and of those
-  /// of the whole range. error_of() cannot tell pairs apart that hold the weights almost exactly: the
-  /// sums that it subtracts are rounded.
+  /// of the whole range. error_of() cannot tell pairs apart that hold the weights almost exactly:
+  /// the sums that it subtracts are rounded.
   LLM_LANES_INLINE void fit_halves(F32Lanes& a, F32Lanes& o) const {
     F32Lanes low = blocks_.x[0][0];
     F32Lanes high = blocks_.x[0][0];
