@@ -76,7 +76,7 @@ class Peer:
 
     def rate(self, model: str, kind: str, n: int, depth: int) -> float:
         p, g = (n, 0) if kind == "prefill" else (0, n)
-        if depth and "-rtr" in self.bench:  # ik_llama.cpp's llama-bench has no depth: -gp decodes after a prompt, but counts it too
+        if depth and "-rtr" in self.bench:
             raise RuntimeError("ik_llama.cpp's llama-bench has no depth")
         deep = ["-d", str(depth)] if depth else []
         rows = json.loads(run([*self.bench, "-m", model, "-p", str(p), "-n", str(g), *deep]))

@@ -26,7 +26,8 @@
 /// 3. With all integers fixed, d and dmin solve a 2 x 2 least-squares problem over the whole
 ///    super-block. Back to 2 with the solution rounded to f16, as long as the error falls.
 ///
-/// Blocks of their own (Q4_1, Q5_1) have f16 a and o of either sign and need step 1 only.
+/// Blocks of their own (Q4_1, Q5_1) have f16 a and o of either sign: step 1, then
+/// fit_halves().
 
 namespace llm {
 
