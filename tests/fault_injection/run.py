@@ -251,7 +251,7 @@ def main() -> int:
         tried = drawn(of_model, int(n))
         if len(tried) < len(of_model):
             print(f"{len(tried)} of {len(of_model)} faults, drawn by seed {args.seed}")
-        good &= report(bench.judge_all(tried), is_first and not args.only, args.verbose)
+        good &= report(bench.judge_all(tried), is_first and not args.only and not args.sample, args.verbose)
         bench.end()
     cpu = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     print(f"{'PASS' if good else 'FAIL'} ({time.monotonic() - started:.0f} s, {cpu:.0f} s of CPU)")
