@@ -97,10 +97,16 @@ LLM_INLINE I32x16<A> sub_start(const llm::KernelQ8K& x, int sub) {
   }
 }
 
+struct Nothing {
+  LLM_INLINE void operator()(int, int) const {}
+};
+
 /// One super-block of one panel by one token, codes taken straight from the packed block.
-template <class A, class T>
+/// @param before  is called with g and their number before group g of the codes is read
+template <class A, class T, class Before = Nothing>
 LLM_INLINE F32x16<A> direct_block(const std::byte* block, const llm::KernelQ8K* activations,
-                                  std::size_t, const F32x16<A>& acc) requires(SubScaled<T>) {
+                                  std::size_t, const F32x16<A>& acc,
+                                  Before before = {}) requires(SubScaled<T>) {
   const llm::KernelQ8K& x = *activations;
   using Dot = IntDot<A, T>;
   constexpr int kRun = Dot::kRunWords < 4 ? Dot::kRunWords : 4;
@@ -110,6 +116,7 @@ LLM_INLINE F32x16<A> direct_block(const std::byte* block, const llm::KernelQ8K* 
   I32x16<A> isum = broadcast_i32<A>(0);
   static_for<T::kGroups>([&]<int g>() LLM_INLINE_LAMBDA {
     Quad<A> quads[T::kGroupQuads];
+    before(g, T::kGroups);
     T::template quads<A, g>(block, quads);
     _Pragma("GCC unroll 4") for (int q = 0; q < T::kGroupQuads; ++q) {
       const int at_quad = T::quad_at(g, q);
@@ -151,10 +158,10 @@ LLM_INLINE F32x16<A> accumulate_simple(const F32x16<A>& acc, const I32x16<A>& is
 }
 
 /// The parts of x are x_stride elements apart.
-template <class A, class T>
+template <class A, class T, class Before = Nothing>
 LLM_INLINE F32x16<A> direct_block(const std::byte* block, const typename ActivationOf<T>::Block* x,
-                                  std::size_t x_stride,
-                                  const F32x16<A>& acc) requires(!SubScaled<T>) {
+                                  std::size_t x_stride, const F32x16<A>& acc,
+                                  Before before = {}) requires(!SubScaled<T>) {
   using Dot = IntDot<A, T>;
   constexpr int kRun = Dot::kRunWords < 4 ? Dot::kRunWords : 4;
   constexpr int kPartGroups = T::kGroups / ActivationOf<T>::kParts;
@@ -168,6 +175,7 @@ LLM_INLINE F32x16<A> direct_block(const std::byte* block, const typename Activat
     const auto& part = x[kPart * x_stride];
     if constexpr (g % kPartGroups == 0) isum = offset_start<A, T>(part);
     Quad<A> quads[T::kGroupQuads];
+    before(g, T::kGroups);
     T::template quads<A, g>(block, quads);
     _Pragma("GCC unroll 4") for (int q = 0; q < T::kGroupQuads; ++q) {
       const std::int8_t* codes =

@@ -43,7 +43,17 @@ constexpr SyntheticFamily kGemma4MoeSmall = {.architecture = "gemma4",
                                              .n_experts_used = 6,
                                              .d_shared = 160,
                                              .window_head_dim = 32};
-constexpr std::size_t kGemma4Period = 3;
+// The checkpoint's config.json.
+constexpr SyntheticFamily kGemma4E2b = {.architecture = "gemma4",
+                                        .rope_theta = 1000000.0F,
+                                        .norm_eps = 1e-6F,
+                                        .window = 512,
+                                        .window_head_dim = 256,
+                                        .full_period = 5,
+                                        .has_values = true,
+                                        .n_shared = 20,
+                                        .shared_are_wide = true,
+                                        .d_input = 256};
 constexpr SyntheticFamily kPhi3 = {.architecture = "phi3", .window = 2047};
 constexpr SyntheticFamily kPhi3Small = {.architecture = "phi3", .window = 24};
 
@@ -116,6 +126,7 @@ constexpr std::array kShapes = {
                    qwen3moe(128, 8)},
     SyntheticShape{"qwen3moe-small", 128, 96, 3, 4, 1, 48, 515, 512, false, qwen3moe(10, 6)},
     SyntheticShape{"gemma3-small", 128, 384, 7, 4, 1, 48, 515, 512, true, kGemma3Small},
+    SyntheticShape{"gemma-4-e2b", 1536, 6144, 35, 8, 1, 512, 262144, 131072, true, kGemma4E2b},
     SyntheticShape{"gemma4-small", 128, 384, 9, 4, 1, 48, 515, 512, true, kGemma4Small},
     SyntheticShape{"gemma4moe-small", 128, 96, 6, 4, 1, 48, 515, 512, true, kGemma4MoeSmall},
     SyntheticShape{"gpt-oss-20b-4l", 2880, 2880, 4, 64, 8, 64, 201088, 131072, false,
@@ -204,13 +215,14 @@ Values values_of(const TensorRole& role) {
 void be_gemma4(const SyntheticFamily& family, HyperParameters& config, std::size_t i) {
   LayerSpec& layer = config.layers[i];
   AttentionSpec& spec = *layer.attention();
-  const bool has_window = (i + 1) % kGemma4Period != 0;
+  const bool has_window = (i + 1) % family.full_period != 0;
   spec.window = has_window ? family.window : 0;
   if (has_window) spec.head_dim = family.window_head_dim;
-  spec.v_is_k = !has_window;
+  spec.v_is_k = !has_window && !family.has_values;
   // Of the layers before the shared ones, the last of each kind.
   const std::size_t n_own = config.n_layers - family.n_shared;
   if (i >= n_own) spec.kv_of_layer = n_own - (has_window ? 2 : 1);
+  if (i >= n_own && family.shared_are_wide) layer.ffns[0].d_ff *= 2;
   layer.has_output_scale = true;
   layer.d_input = family.d_input;
   config.d_inputs = config.n_layers * family.d_input;
@@ -317,7 +329,14 @@ void add_metadata(GgufWriter& writer, const SyntheticOptions& options) {
   if (s.family.mtp) size(keys.n_mtp_layers, 1);
   size(keys.context, s.context);
   size(keys.d_model, s.d_model);
-  size(keys.d_ff, s.family.d_dense > 0 ? s.family.d_dense : s.d_ff);
+  if (s.family.shared_are_wide) {
+    std::vector<std::int32_t> widths;
+    for (const LayerSpec& layer : config.layers)
+      widths.push_back(static_cast<std::int32_t>(layer.ffns[0].d_ff));
+    writer.add_numbers<std::int32_t>(architecture.key(keys.d_ff), widths);
+  } else {
+    size(keys.d_ff, s.family.d_dense > 0 ? s.family.d_dense : s.d_ff);
+  }
   if (s.family.d_dense > 0) {
     size(keys.d_expert, s.d_ff);
     size(keys.n_dense_layers, 1);

@@ -46,10 +46,13 @@ struct SyntheticFamily {
   std::uint32_t d_dense = 0;       ///< of the first layer, which then has no experts
   std::uint32_t head_of_rope = 1;  ///< one part of so many of a head rotates
   bool mtp = false;                ///< a block after the layers predicts further tokens
-  // Of gemma4, in which all but each third layer have a window:
+  // Of gemma4, in which all but each `full_period`-th layer have a window:
   std::uint32_t window_head_dim = 0;  ///< 0: it has nothing of this
-  std::uint32_t n_shared = 0;         ///< layers without keys and values of their own, the last
-  std::uint32_t d_input = 0;          ///< LayerSpec::d_input
+  std::uint32_t full_period = 3;
+  bool has_values = false;       ///< layers without a window, too; else their values are the keys
+  std::uint32_t n_shared = 0;    ///< layers without keys and values of their own, the last
+  bool shared_are_wide = false;  ///< their feed-forward has twice the width
+  std::uint32_t d_input = 0;     ///< LayerSpec::d_input
 };
 
 /// The shape of a made-up model of the Llama family. Weights are seeded noise of a trained model's
@@ -68,20 +71,20 @@ struct SyntheticShape {
   SyntheticFamily family = {};
 };
 
-/// "tinyllama", "llama-3.2-1b", "qwen2.5-0.5b", "qwen3.5-0.8b", "gemma-3-1b", "phi-3-mini" (the
-/// exact shapes of TinyLlama-1.1B, Llama-3.2-1B, Qwen2.5-0.5B, Qwen3.5-0.8B, Gemma-3-1B and
-/// Phi-3-mini-4k), "tinyllama-2l" (two layers of it) and small odd ones: "odd80", "odd96" (head_dim
-/// 80 and 96, rows that are no multiple of 16), "mqa" (one KV head), "tied", "qwen2-small"
-/// (biases), "qwen3-small" (head norms, head_dim 48), "gemma3-small" (a window of 24, norms after
-/// both halves), "gemma4-small" (unlike heads, shared keys, layers' own inputs), "gemma4moe-small"
-/// (a feed-forward beside experts), "qwen3moe-small" and "gpt-oss-small" (6 of 10 experts) and
-/// "phi3-small" (fused matrices), "qwen3.5-small" and "qwen3.5moe-small" (Gated DeltaNets),
-/// "qwen3.5-mtp-small" (with a block for further tokens, as the large ones have), "lfm2-small" and
-/// "lfm2moe-small" (short convolutions; experts chosen by sigmoids); "lfm2-1.2b" (its sizes);
-/// "granitehybrid-small" and "granitehybridmoe-small" (Mamba-2), "granite-4.0-h-1b-8l";
-/// "laguna-small" (a gate on attention, experts and a shared one);
-/// "qwen3-30b-a3b-4l", "gpt-oss-20b-4l", "qwen3.5-9b-8l" and "qwen3.5-35b-a3b-4l", some layers of
-/// these; or nothing.
+/// "tinyllama", "llama-3.2-1b", "qwen2.5-0.5b", "qwen3.5-0.8b", "gemma-3-1b", "gemma-4-e2b",
+/// "phi-3-mini" (the exact shapes of TinyLlama-1.1B, Llama-3.2-1B, Qwen2.5-0.5B, Qwen3.5-0.8B,
+/// Gemma-3-1B, Gemma 4 E2B and Phi-3-mini-4k), "tinyllama-2l" (two layers of it) and small odd
+/// ones: "odd80", "odd96" (head_dim 80 and 96, rows that are no multiple of 16), "mqa" (one KV
+/// head), "tied", "qwen2-small" (biases), "qwen3-small" (head norms, head_dim 48), "gemma3-small"
+/// (a window of 24, norms after both halves), "gemma4-small" (unlike heads, shared keys, layers'
+/// own inputs), "gemma4moe-small" (a feed-forward beside experts), "qwen3moe-small" and
+/// "gpt-oss-small" (6 of 10 experts) and "phi3-small" (fused matrices), "qwen3.5-small" and
+/// "qwen3.5moe-small" (Gated DeltaNets), "qwen3.5-mtp-small" (with a block for further tokens, as
+/// the large ones have), "lfm2-small" and "lfm2moe-small" (short convolutions; experts chosen by
+/// sigmoids); "lfm2-1.2b" (its sizes); "granitehybrid-small" and "granitehybridmoe-small"
+/// (Mamba-2), "granite-4.0-h-1b-8l"; "laguna-small" (a gate on attention, experts and a shared
+/// one); "qwen3-30b-a3b-4l", "gpt-oss-20b-4l", "qwen3.5-9b-8l" and "qwen3.5-35b-a3b-4l", some
+/// layers of these; or nothing.
 std::optional<SyntheticShape> find_synthetic_shape(std::string_view name);
 /// The names above, for messages.
 std::string synthetic_shape_names();
