@@ -97,6 +97,7 @@ LLM_INLINE I32x16<A> sub_start(const llm::KernelQ8K& x, int sub) {
   }
 }
 
+/// What direct_block() calls before each group where nothing is to be done.
 struct Nothing {
   LLM_INLINE void operator()(int, int) const {}
 };

@@ -193,31 +193,33 @@ LLM_INLINE void prefetch(const std::byte* memory, std::size_t n_bytes) {
   for (std::size_t i = 0; i < n_bytes; i += 64) __builtin_prefetch(memory + i, 0, 2);
 }
 
+/// The part of args.next that belongs to `block`; nullptr: nothing is to be asked for.
+LLM_INLINE const std::byte* next_of(const llm::MatmulArgs& args, const std::byte* block) {
+  const auto at = static_cast<std::size_t>(block - args.panels);
+  return at < args.next_end ? args.next + at : nullptr;
+}
+
 /// Asks for as much of args.next as is being read at `block`.
 LLM_INLINE void ask_for_next(const llm::MatmulArgs& args, const std::byte* block,
                              std::size_t n_bytes) {
-  const auto at = static_cast<std::size_t>(block - args.panels);
-  if (at < args.next_end) prefetch(args.next + at, n_bytes);
+  if (const std::byte* const next = next_of(args, block)) prefetch(next, n_bytes);
 }
 
 /// The same between the groups of a block, into L1: a core has few places for lines on their way,
 /// and while it computes they become free. Of types with more bytes for as much computing the
-/// groups are too close: measured on a Zen 4, Q4_0, Q4_K and IQ4_XS gain 2 to 20 %, Q6_K and Q8_0
-/// would lose up to 10 % (docs/performance.md).
+/// groups are too close: measured on a Zen 4, types of less than 6 bits gain 2 to 9 %, Q6_K and
+/// Q8_0 would lose up to 13 % (docs/performance.md).
 template <class T>
 constexpr bool kAsksBetweenGroups = 8 * T::kBytes < 6 * T::kWeights;
 
-struct AskForNext {
-  const std::byte* next;  ///< nullptr: nothing
-  std::size_t n_lines;
+/// What direct_block() calls before each group; does nothing without `next`.
+struct AskBetweenGroups {
+  const std::byte* next;
+  std::size_t n_bytes;
 
-  LLM_INLINE AskForNext(const llm::MatmulArgs& args, const std::byte* block, std::size_t n_bytes)
-      : n_lines((n_bytes + 63) / 64) {
-    const auto at = static_cast<std::size_t>(block - args.panels);
-    next = at < args.next_end ? args.next + at : nullptr;
-  }
   LLM_INLINE void operator()(int g, int n_groups) const {
     if (next == nullptr) return;
+    const std::size_t n_lines = (n_bytes + 63) / 64;
     const std::size_t end = n_lines * (g + 1) / n_groups;
     for (std::size_t i = n_lines * g / n_groups; i < end; ++i)
       __builtin_prefetch(next + 64 * i, 0, 3);
@@ -247,7 +249,8 @@ void matmul_one_token(const llm::MatmulArgs& args) {
     for (std::size_t b = 0; b < n_blocks; ++b, block += block_bytes) {
       const X* const at = x + b * ActivationOf<T>::kParts;
       if constexpr (kAsksBetweenGroups<T>) {
-        acc = direct_block<A, T>(blocks(block), at, 1, acc, AskForNext(args, block, block_bytes));
+        const AskBetweenGroups ask{next_of(args, block), block_bytes};
+        acc = direct_block<A, T>(blocks(block), at, 1, acc, ask);
       } else {
         ask_for_next(args, block, block_bytes);
         acc = direct_block<A, T>(blocks(block), at, 1, acc);

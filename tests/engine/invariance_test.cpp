@@ -87,8 +87,6 @@ std::string synthetic(const char* shape, const char* type) {
   if (std::filesystem::exists(path)) return path;
   SyntheticOptions options;
   options.shape = *find_synthetic_shape(shape);
-  // The search for IQ types' codes takes longer than all passes.
-  if (options.shape.name == "mqa") options.shape.d_ff = 512;
   options.recipe = find_recipe(type);
   REQUIRE(options.recipe != nullptr);
   options.threads = 2;

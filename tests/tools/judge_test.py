@@ -116,8 +116,8 @@ class JudgeTest(unittest.TestCase):
             g.f32("llama.rope.freq_base", 5e5)
             g.f32("llama.attention.layer_norm_rms_epsilon", 1e-3)
 
-        for what, change in (("gate and up", lambda g: exchange(g, "ffn_gate", "ffn_up")), ("rows", permute),
-                             ("two faults", two_faults), ("large eps", lambda g: g.f32("llama.attention.layer_norm_rms_epsilon", 0.5))):
+        for what, change in (("gate and up", lambda g: exchange(g, "ffn_gate", "ffn_up")), ("norms", lambda g: exchange(g, "attn_norm", "ffn_norm")),
+                             ("rows", permute), ("two faults", two_faults), ("large eps", lambda g: g.f32("llama.attention.layer_norm_rms_epsilon", 0.5))):
             with self.subTest(what):
                 code, report, text = self.judge(self.changed(what.replace(" ", "-"), change))
                 self.assertEqual(report["checks"][0]["name"], "no cause that was tried explains the differences", text)

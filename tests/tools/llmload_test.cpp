@@ -31,8 +31,7 @@ TEST_CASE_METHOD(Llmload, "each option of the load and of the scheduler has its 
   const Json second = report(words + "--rate 400 --duration 0.5");
   REQUIRE(second["simulated"]["requests"] > 120);
   REQUIRE(second["simulated"]["requests"] < 280);
-  must_match(report("--mode simulate --rounds 1 --training 600 -s 5 --rate 10000 --arrivals burst "
-                    "--burst 100 --queue 10"),
+  must_match(report(words + "--rate 10000 --arrivals burst --burst 100 --queue 10"),
              "{'simulated': {'refused_queue_full': 90}, 'burst': 100}"_j);
   const Json narrow = report(words + "--parallel 1 --chunk 2 --rate 1000000");
   REQUIRE(narrow["simulated"]["sequences_per_step"] == 1);

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <span>
 #include <utility>
 #include <vector>
@@ -89,8 +90,11 @@ class LoadTool {
       bar("load", round, a_.rounds);
       if (a_.mode != LoadMode::kReal) {
         const WorkloadOptions options = training_load(options_, a_.training, round);
+        // What is refused teaches nothing: a short queue would leave too few steps.
+        SchedulerOptions scheduler = a_.scheduler;
+        scheduler.queue = std::max(scheduler.queue, a_.training);
         LLM_TRY(const RealRun run,
-                run_with(make_workload(options, lengths_), a_.scheduler, options.seed));
+                run_with(make_workload(options, lengths_), scheduler, options.seed));
         add_samples(samples_, run.trace);
       }
       if (a_.mode == LoadMode::kSimulate) continue;

@@ -43,7 +43,7 @@ constexpr SyntheticFamily kGemma4MoeSmall = {.architecture = "gemma4",
                                              .n_experts_used = 6,
                                              .d_shared = 160,
                                              .window_head_dim = 32};
-// The checkpoint's config.json.
+// config.json of google/gemma-4-E2B-it.
 constexpr SyntheticFamily kGemma4E2b = {.architecture = "gemma4",
                                         .rope_theta = 1000000.0F,
                                         .norm_eps = 1e-6F,
@@ -115,7 +115,7 @@ constexpr std::array kShapes = {
     SyntheticShape{"tinyllama-2l", 2048, 5632, 2, 32, 4, 64, 32000, 2048, false},
     SyntheticShape{"odd80", 320, 864, 2, 4, 2, 80, 403, 512, false},
     SyntheticShape{"odd96", 192, 512, 2, 2, 1, 96, 1001, 512, false},
-    SyntheticShape{"mqa", 256, 768, 2, 8, 1, 32, 515, 1024, false},
+    SyntheticShape{"mqa", 256, 512, 2, 8, 1, 32, 515, 1024, false},
     SyntheticShape{"tied", 256, 512, 2, 4, 4, 64, 640, 512, true},
     SyntheticShape{"llama-3.2-1b", 2048, 8192, 16, 32, 8, 64, 128256, 131072, true, kLlama3},
     SyntheticShape{"qwen2.5-0.5b", 896, 4864, 24, 14, 2, 64, 151936, 32768, true, kQwen2},
