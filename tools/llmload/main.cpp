@@ -90,7 +90,7 @@ class LoadTool {
       bar("load", round, a_.rounds);
       if (a_.mode != LoadMode::kReal) {
         const WorkloadOptions options = training_load(options_, a_.training, round);
-        // What is refused teaches nothing: a short queue would leave too few steps.
+        // Refused requests have no steps to measure: a short queue would leave too few.
         SchedulerOptions scheduler = a_.scheduler;
         scheduler.queue = std::max(scheduler.queue, a_.training);
         LLM_TRY(const RealRun run,
