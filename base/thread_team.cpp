@@ -243,14 +243,19 @@ RandomWaits::RandomWaits(std::uint64_t seed) {
 
 RandomWaits::~RandomWaits() { random_waits.reset(); }
 
-Team::Team(bool own_cpus, std::optional<std::uint64_t> waits)
+Team::Team(int count, bool own_cpus, std::optional<std::uint64_t> waits)
     : spin_time_(own_cpus ? kOwnCpuSpin : kNoSpin),
       dozes_(waits.has_value()),
-      draws_(waits.value_or(0)) {}
+      count_(count),
+      draws_(waits.value_or(0)),
+      shares_(std::make_unique<Share[]>(static_cast<std::size_t>(count))) {}
 
-void Team::wait() {
-  if (count_.load(std::memory_order_relaxed) == 1) {
-    next_task_.store(0, std::memory_order_relaxed);
+void Team::wait(int worker) {
+  // Nobody takes tasks of the barrier before last any more.
+  const int generation = generation_.load(std::memory_order_relaxed);
+  shares_[worker].taken[(generation + 1) & 1].store(0, std::memory_order_relaxed);
+  if (count_ == 1) {
+    generation_.store(generation + 1, std::memory_order_relaxed);
     return;
   }
   doze();
@@ -287,10 +292,8 @@ void Team::check_complete() const {
 void Team::meet() {
   const int generation = generation_.load(std::memory_order_acquire);
   check_complete();
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 ==
-      count_.load(std::memory_order_relaxed)) {
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
     arrived_.store(0, std::memory_order_relaxed);
-    next_task_.store(0, std::memory_order_relaxed);
     generation_.fetch_add(1, std::memory_order_acq_rel);
     generation_.notify_all();
     return;
@@ -325,8 +328,7 @@ void run_parallel(int n_threads, const std::function<void(Worker)>& body) {
   std::atomic<bool> failed = false;
   // Regions of one seed draw different waits.
   if (random_waits) random_waits = mixed(*random_waits);
-  Team team(have_own_cpus(count), random_waits);
-  team.set_count(count);
+  Team team(count, have_own_cpus(count), random_waits);
   own_crew().run(count, [&](int id) {
     const FloatEnvironment contract;
     const bool outer = std::exchange(in_region, true);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include "base/result.h"
@@ -21,7 +22,7 @@ std::chrono::nanoseconds own_time();
 
 /// For tests of code that waits: while one of these lives, every worker of every region sleeps
 /// before it begins, before and after each barrier and before each task, 0 to 200 microseconds,
-/// half the time not at all, drawn from the seed, and tasks are dealt out from a random one on.
+/// half the time not at all, drawn from the seed, and the tasks are numbered from a random one on.
 /// What reads before others have written, because a barrier is missing, then does so most of the
 /// time. Not nested; no region may run while it is made or destroyed.
 class RandomWaits {
@@ -41,24 +42,44 @@ class RandomWaits {
 /// threads then do: for programs that share the CPUs with others.
 class Team {
  public:
+  /// @param count     workers; each has a number from 0 on
   /// @param own_cpus  every worker has a CPU of its own; otherwise sleep almost at once
   /// @param waits     seed of random waits (RandomWaits), if any
-  Team(bool own_cpus, std::optional<std::uint64_t> waits = {});
-  /// How many workers there are. Each calls it first, with the same number.
-  void set_count(int count) { count_.store(count, std::memory_order_relaxed); }
-  /// The next of n tasks that is not taken since the last barrier; n or more when none is left.
-  std::size_t take_task(std::size_t n) {
-    const std::size_t i = next_task_.fetch_add(1, std::memory_order_relaxed);
-    if (!dozes_ || i >= n) [[likely]]
-      return i;
-    return random_task(i, n);
+  Team(int count, bool own_cpus, std::optional<std::uint64_t> waits = {});
+  /// One of n tasks that is not taken since the last barrier; n when none is left. Those of a
+  /// worker follow each other, so that what they read does, for the CPU's prefetchers; only once
+  /// its own share (Worker::share) is done are they another's.
+  std::size_t take_task(int worker, std::size_t n) {
+    const std::size_t parity = generation_.load(std::memory_order_relaxed) & 1;
+    for (int i = 0; i < count_; ++i) {
+      const int owner = worker + i < count_ ? worker + i : worker + i - count_;
+      const Range own = share(n, owner);
+      const std::size_t task =
+          own.begin + shares_[owner].taken[parity].fetch_add(1, std::memory_order_relaxed);
+      if (task >= own.end) continue;
+      if (!dozes_) [[likely]]
+        return task;
+      return random_task(task, n);
+    }
+    return n;
   }
   /// Returns when all workers have called it.
   /// Throws Abandoned, now or while it waits, once a worker has called abandon().
-  void wait();
+  void wait(int worker);
   /// Ends this wait and later ones: a worker leaves with an exception and will not come.
   void abandon();
   struct Abandoned {};
+  struct Range {
+    std::size_t begin;
+    std::size_t end;
+  };
+  /// Half-open range of a worker's items out of n: contiguous, disjoint, covering, sizes differing
+  /// by at most one.
+  Range share(std::size_t n, int worker) const {
+    const auto count = static_cast<std::size_t>(count_);
+    const auto me = static_cast<std::size_t>(worker);
+    return {n * me / count, n * (me + 1) / count};
+  }
   /// Sleeps while there are RandomWaits; each worker does so before it begins.
   void doze() {
     if (dozes_) [[unlikely]]
@@ -73,13 +94,17 @@ class Team {
 
   const std::chrono::nanoseconds spin_time_;
   const bool dozes_;
-  std::atomic<int> count_ = 1;
+  const int count_;
   std::atomic<std::uint64_t> draws_;  ///< of random waits so far, by all workers, after the seed
   std::atomic<int> arrived_ = 0;
   std::atomic<bool> abandoned_ = false;  ///< set before generation_ moves on
-  // Each on a cache line of its own: one is written for every task, the other read while waiting.
-  alignas(64) std::atomic<std::size_t> next_task_ = 0;
-  alignas(64) std::atomic<int> generation_ = 0;
+  /// How many tasks of a worker's share are taken, before barriers of even and of odd number: its
+  /// owner resets the one that is not in use, before it waits.
+  struct alignas(64) Share {
+    std::atomic<std::size_t> taken[2] = {0, 0};
+  };
+  const std::unique_ptr<Share[]> shares_;
+  alignas(64) std::atomic<int> generation_ = 0;  ///< barriers so far; read while waiting
 };
 
 /// One worker's share of a parallel region.
@@ -89,21 +114,19 @@ struct Worker {
   Team* team = nullptr;  ///< set inside run_parallel
 
   /// Waits until every worker of the region has come here. @pre inside run_parallel
-  void barrier() const { team->wait(); }
+  void barrier() const { team->wait(id); }
 
-  /// Calls task(i) for those i of [0, n) that this worker takes: each is taken once, by whoever is
-  /// free, so that none waits long for one that the system has stopped. Every worker of the
-  /// region calls it with the same n; all tasks are done after the next barrier.
+  /// Calls task(i) for those i of [0, n) that this worker takes: each is taken once, those of its
+  /// share first, then by whoever is free, so that none waits long for one that the system has
+  /// stopped. Every worker of the region calls it with the same n; all tasks are done after the
+  /// next barrier.
   /// @pre inside run_parallel, and a barrier since the last call
   template <typename Task>
   void take_tasks(std::size_t n, Task&& task) const {
-    for (std::size_t i = team->take_task(n); i < n; i = team->take_task(n)) task(i);
+    for (std::size_t i = team->take_task(id, n); i < n; i = team->take_task(id, n)) task(i);
   }
 
-  struct Range {
-    std::size_t begin;
-    std::size_t end;
-  };
+  using Range = Team::Range;
   /// Half-open range of this worker's items out of `n`, in whole groups of `group` items:
   /// contiguous, disjoint, covering, sizes differing by at most one group.
   Range share(std::size_t n, std::size_t group = 1) const;

@@ -96,7 +96,7 @@ void Experts::run(PassWorker& at, std::size_t layer, const FfnSpec& spec) {
     }
     at.lap(PassOp::kActivation);
   };
-  each_product(at, experts.gate, [&](const Group& group, TaskRows rows) {
+  each_product(at, experts.gate, [&](const Group& group, Worker::Range rows) {
     const InputRows input = inputs_of(group, normed);
     const std::size_t place = group.first * d_ff;
     const std::uint32_t e = group.expert;
@@ -118,7 +118,7 @@ void Experts::run(PassWorker& at, std::size_t layer, const FfnSpec& spec) {
     at.store_row(rows_of(group, gate_.data(), d_ff), slot - group.first, {&w.ffn_down});
     at.lap(PassOp::kNorm);
   });
-  each_product(at, experts.down, [&](const Group& group, TaskRows rows) {
+  each_product(at, experts.down, [&](const Group& group, Worker::Range rows) {
     const std::uint32_t e = group.expert;
     at.product(PassOp::kFfnDown, experts.down[e], bias_of(w.ffn_down_bias.span(), e), rows,
                rows_of(group, gate_.data(), d_ff), out_.data() + group.first * d_model);

@@ -191,14 +191,14 @@ void PassWorker::reduce_rows(const InputRows& input, std::size_t first, std::siz
     each_update(*w, input, first, last,
                 [&](const LowRankUpdate& update, float scale, std::size_t begin, std::size_t end,
                     float* low_rank) {
-                  multiply(update.a, {{0, update.rank()}}, input.f32 + begin * input.features,
+                  multiply(update.a, {0, update.rank()}, input.f32 + begin * input.features,
                            end - begin, low_rank, Epilogue::kStore);
                   const float s = update.factor(scale);
                   for (float& x : std::span(low_rank, (end - begin) * update.rank())) x *= s;
                 });
 }
 
-void PassWorker::add_updates(const PackedMatrix& w, TaskRows rows, const InputRows& input,
+void PassWorker::add_updates(const PackedMatrix& w, Worker::Range rows, const InputRows& input,
                              float* y) {
   each_update(
       w, input, 0, input.n,
@@ -207,8 +207,8 @@ void PassWorker::add_updates(const PackedMatrix& w, TaskRows rows, const InputRo
       });
 }
 
-void PassWorker::multiply(const PackedMatrix& w, TaskRows rows, float* x, std::size_t n, float* y,
-                          Epilogue epilogue) {
+void PassWorker::multiply(const PackedMatrix& w, Worker::Range rows, float* x, std::size_t n,
+                          float* y, Epilogue epilogue) {
   const auto bytes = std::as_writable_bytes(std::span(x, n * w.n_cols()));
   matmul(kernels(), w, rows, {bytes, ActivationFormat::kF32, n, w.n_cols()}, y, w.n_rows(),
          epilogue, own_.product);
@@ -254,8 +254,8 @@ InputRows PassWorker::load_rows(PassOp op, float* x, std::size_t features, Reade
   return input;
 }
 
-void PassWorker::product(PassOp op, const PackedMatrix& w, TaskRows rows, const InputRows& input,
-                         float* y, Epilogue epilogue) {
+void PassWorker::product(PassOp op, const PackedMatrix& w, Worker::Range rows,
+                         const InputRows& input, float* y, Epilogue epilogue) {
   matmul(kernels(), w, rows, input.as(format_for(w)), y, w.n_rows(), epilogue, own_.product);
   add_updates(w, rows, input, y);
   const auto n_rows = static_cast<double>(rows.end - rows.begin);
@@ -264,7 +264,7 @@ void PassWorker::product(PassOp op, const PackedMatrix& w, TaskRows rows, const 
 }
 
 void PassWorker::product(PassOp op, const PackedMatrix& w, std::span<const float> bias,
-                         TaskRows rows, const InputRows& input, float* y) {
+                         Worker::Range rows, const InputRows& input, float* y) {
   product(op, w, rows, input, y);
   for (std::size_t t = 0; t < input.n && !bias.empty(); ++t)
     for (std::size_t r = rows.begin; r < rows.end; ++r) y[t * w.n_rows() + r] += bias[r];

@@ -192,11 +192,11 @@ class PassWorker {
   }
   /// Rows of y = W input + bias.
   /// @param bias  (w.n_rows()); may be empty
-  void product(PassOp op, const PackedMatrix& w, std::span<const float> bias, TaskRows rows,
+  void product(PassOp op, const PackedMatrix& w, std::span<const float> bias, Worker::Range rows,
                const InputRows& input, float* y);
   /// Rows of y = W input, or of y = y + W input.
-  void product(PassOp op, const PackedMatrix& w, TaskRows rows, const InputRows& input, float* y,
-               Epilogue epilogue = Epilogue::kStore);
+  void product(PassOp op, const PackedMatrix& w, Worker::Range rows, const InputRows& input,
+               float* y, Epilogue epilogue = Epilogue::kStore);
   /// The taps of a product that is added, and of its norm.
   struct AddedTaps {
     std::string_view product;
@@ -259,9 +259,9 @@ class PassWorker {
   /// updates.
   void reduce_rows(const InputRows& input, std::size_t first, std::size_t last, Readers readers);
   /// y = y + B (s (A x)) in these rows of w, for its updates.
-  void add_updates(const PackedMatrix& w, TaskRows rows, const InputRows& input, float* y);
+  void add_updates(const PackedMatrix& w, Worker::Range rows, const InputRows& input, float* y);
   /// These rows of y = W x, or y = y + W x, of n rows of x, all in f32.
-  void multiply(const PackedMatrix& w, TaskRows rows, float* x, std::size_t n, float* y,
+  void multiply(const PackedMatrix& w, Worker::Range rows, float* x, std::size_t n, float* y,
                 Epilogue epilogue);
   /// Stores every row in the formats that the readers want, once make_row(i) has made its f32
   /// values.

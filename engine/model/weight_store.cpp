@@ -162,10 +162,10 @@ class WeightStore::Source final : public PanelSource {
         n_lent_(std::max<std::size_t>(1, kLentBytes / (kUnit * matrix.shape.panel_bytes())) *
                 kUnit) {}
 
-  PanelRun panels(std::size_t begin, std::size_t end, std::size_t next) const override {
+  PanelRun panels(std::size_t begin, std::size_t end) const override {
     if (!store_.is_packed({&matrix_, begin, end})) {
       const std::shared_lock lock(store_.file_mutex_);  // the last pack_more() lets go of the file
-      if (!store_.in_memory()) return lend(begin, end, next);
+      if (!store_.in_memory()) return lend(begin, end);
     }
     return {PanelRange{&matrix_, begin, end}.in(store_.panels_).data(), end};
   }
@@ -175,13 +175,12 @@ class WeightStore::Source final : public PanelSource {
   static constexpr std::size_t kLentBytes = std::size_t{32} << 10;
   static constexpr std::size_t kUnit = contract::kMaxTilePanels;
 
-  PanelRun lend(std::size_t begin, std::size_t until, std::size_t next) const {
+  PanelRun lend(std::size_t begin, std::size_t until) const {
     const PanelRange range{&matrix_, begin, std::min(begin + n_lent_, until)};
-    if (range.end < until) next = range.end;
     static const PerThread<std::vector<std::byte>> memory;
     const auto packed =
         first_of(memory.mine(), (range.end - range.begin) * matrix_.shape.panel_bytes());
-    return {packed.data(), range.end, store_.lend(range, next, packed)};
+    return {packed.data(), range.end, store_.lend(range, packed)};
   }
 
   WeightStore& store_;
@@ -251,8 +250,7 @@ bool WeightStore::read(PanelRange range, std::span<std::byte> rows) {
   return check(range, rows);
 }
 
-const std::byte* WeightStore::lend(PanelRange range, std::size_t next,
-                                   std::span<std::byte> packed) {
+const std::byte* WeightStore::lend(PanelRange range, std::span<std::byte> packed) {
   static const PerThread<std::vector<std::byte>> rooms;
   std::vector<std::byte>& room = rooms.mine();
   // What is on its way, of matrices that are read in turn.
@@ -267,8 +265,9 @@ const std::byte* WeightStore::lend(PanelRange range, std::size_t next,
     return nullptr;
   }
   const std::size_t n_panels = range.end - range.begin;
-  const bool more = next + n_panels <= range.matrix->shape.n_panels() && rows.data() != room.data();
-  ahead = more ? rows.data() + (next - range.begin) * (rows.size() / n_panels) : nullptr;
+  const bool more =
+      range.end + n_panels <= range.matrix->shape.n_panels() && rows.data() != room.data();
+  ahead = more ? rows.data() + rows.size() : nullptr;
   pack_panels(range, rows, packed, ahead);
   return ahead;
 }

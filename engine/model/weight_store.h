@@ -144,9 +144,8 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
     return range.matrix->first_panel + range.end <= packed_panels();
   }
   /// Packs panels from the mapped file into `packed`; zeros if they must not be used.
-  /// As many from panel `next` on are what this thread will probably want next.
-  /// @return where these lie in the file, or nullptr
-  const std::byte* lend(PanelRange range, std::size_t next, std::span<std::byte> packed);
+  /// @return where as many after them lie in the file, or nullptr
+  const std::byte* lend(PanelRange range, std::span<std::byte> packed);
   /// Reads and checks panels' rows. @return whether they can be packed
   bool read(PanelRange range, std::span<std::byte> rows);
   /// The flags of these panels.

@@ -117,17 +117,22 @@ LLM_INLINE F32x16<A> direct_block(const std::byte* block, const llm::KernelQ8K* 
   I32x16<A> isum = broadcast_i32<A>(0);
   static_for<T::kGroups>([&]<int g>() LLM_INLINE_LAMBDA {
     Quad<A> quads[T::kGroupQuads];
-    before(g, T::kGroups);
     T::template quads<A, g>(block, quads);
     _Pragma("GCC unroll 4") for (int q = 0; q < T::kGroupQuads; ++q) {
       const int at_quad = T::quad_at(g, q);
+      before(g * T::kGroupQuads + q, T::kGroups * T::kGroupQuads);
       const std::int8_t* codes = x.qs + 16 * at_quad;
       for (int w = 0; w < 4; w += kRun) {
         I32x16<A> sum = sub_start<A, T>(x, at_quad / kQuadsPerSub);
         for (int i = w; i < w + kRun; ++i) {
           sum = Dot::step(sum, quads[q][i], broadcast_word<A>(codes + 4 * i));
         }
-        isum = Dot::finish(isum, sum, scales.scale[at_quad / kQuadsPerSub]);
+        const int sub = at_quad / kQuadsPerSub;
+        if constexpr (requires { T::template scale_of<A>(block, 0); }) {
+          isum = Dot::finish(isum, sum, Dot::as_scale(T::template scale_of<A>(block, sub)));
+        } else {
+          isum = Dot::finish(isum, sum, scales.scale[sub]);
+        }
       }
     }
   });

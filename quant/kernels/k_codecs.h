@@ -103,9 +103,12 @@ struct Codec<llm::BlockQ6_K> : RunsOf32Codec<llm::BlockQ6_K> {
     }
   }
   template <class A>
+  static LLM_INLINE I32x16<A> scale_of(const std::byte* block, std::size_t sub) {
+    return widen_s8<A>(bytes_at<Block, offsetof(Block, scales), 16>(block) + kPanelRows * sub);
+  }
+  template <class A>
   static LLM_INLINE void scales(const std::byte* block, SubScales<A, 16>& out) {
-    const std::byte* packed = bytes_at<Block, offsetof(Block, scales), 16>(block);
-    for (std::size_t s = 0; s < 16; ++s) out.scale[s] = widen_s8<A>(packed + kPanelRows * s);
+    for (std::size_t s = 0; s < 16; ++s) out.scale[s] = scale_of<A>(block, s);
   }
 };
 

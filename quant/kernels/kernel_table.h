@@ -55,10 +55,11 @@ struct MatmulArgs {
   std::size_t y_stride;
   bool add;              ///< y = y + product instead of y = product
   std::byte* workspace;  ///< matmul_workspace_bytes(n_tokens), 64-byte aligned, this thread's own
-  /// Memory that will be read next: while panels[i] is read, next[i] is prefetched, for i <
-  /// next_end. Never changes y.
+  /// Memory that will be read next: while panels[i] is read, next[i] is prefetched into L2, for i <
+  /// next_end, and of one token panels[i + near] into L1 (0: nothing). Never changes y.
   const std::byte* next;
   std::size_t next_end;
+  std::size_t near;
 };
 
 /// Bytes of MatmulArgs::workspace for a batch of n_tokens.

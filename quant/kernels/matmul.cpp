@@ -6,13 +6,27 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/cpu_features.h"
 
 namespace llm {
 namespace {
 
-/// Of one token: memory is prefetched so many bytes before it is read. The prefetchers of Intel's
-/// CPUs stop at the end of a page, and those of AMD's begin anew with each task.
-constexpr std::size_t kPrefetchAhead = 4096;
+/// How many bytes before they are read weights are prefetched; 0: never.
+struct Prefetch {
+  std::size_t near;  ///< into L1
+  std::size_t far;   ///< into L2
+};
+
+/// Measured (docs/performance.md): the prefetchers of Intel's CPUs stop at the end of a page. Those
+/// of AMD's read as fast as memory can where lines are read in order, each once, and every prefetch
+/// by us costs; they do not where blocks begin inside of lines.
+Prefetch prefetch_of(const PackedMatrix& w, std::size_t n_tokens) {
+  static const bool amd = cpu_name().starts_with("AMD");
+  constexpr std::size_t kLine = 64;
+  if (!amd || n_tokens > 1) return {0, 4096};
+  if (PackedMatrix::kPanelRows * block_traits(w.type()).block_bytes % kLine == 0) return {0, 0};
+  return {128, 1024};
+}
 
 std::size_t kernel_row_bytes(ActivationFormat format, std::size_t n_cols) {
   switch (format) {
@@ -83,7 +97,8 @@ void ActivationMatrix::copy_row(std::size_t t, const ActivationMatrix& from, std
 }
 
 RowTasks::RowTasks(const PackedMatrix& w, std::size_t n_tokens, int n_workers, std::size_t unit)
-    : n_rows_(w.n_rows()), n_workers_(static_cast<std::size_t>(n_workers)) {
+    : n_rows_(w.n_rows()) {
+  const auto workers = static_cast<std::size_t>(n_workers);
   constexpr std::size_t kBatchTasks = 16;
   constexpr std::size_t kLeast = std::size_t{64} << 10;
   constexpr std::size_t kMost = std::size_t{256} << 10;
@@ -92,13 +107,13 @@ RowTasks::RowTasks(const PackedMatrix& w, std::size_t n_tokens, int n_workers, s
   const bool batch = n_tokens > 1 && !few;
   unit = std::lcm(unit, PackedMatrix::kPanelRows * (batch ? contract::kMaxTilePanels : 1));
   const std::size_t panels =
-      batch ? w.n_panels() / (kBatchTasks * n_workers_)
-            : std::clamp(w.bytes() / (4 * n_workers_), kLeast, kMost) / w.panel_bytes();
+      batch ? w.n_panels() / (kBatchTasks * workers)
+            : std::clamp(w.bytes() / (4 * workers), kLeast, kMost) / w.panel_bytes();
   const std::size_t units = panels * PackedMatrix::kPanelRows / unit;
   rows_per_task_ = std::max<std::size_t>(units, 1) * unit;
 }
 
-void matmul(const KernelTable& kernels, const PackedMatrix& w, TaskRows rows,
+void matmul(const KernelTable& kernels, const PackedMatrix& w, Worker::Range rows,
             const ActivationMatrix& x, float* y, std::size_t y_stride, Epilogue epilogue,
             Workspace& workspace) {
   constexpr std::size_t kPanelRows = PackedMatrix::kPanelRows;
@@ -109,12 +124,15 @@ void matmul(const KernelTable& kernels, const PackedMatrix& w, TaskRows rows,
   const ActivationFormat native = activation_format(w.type());
   LLM_CHECK(x.format() == native || x.format() == ActivationFormat::kF32);
   if (rows.begin >= rows.end) return;
+  const Prefetch prefetch = prefetch_of(w, x.n_tokens());
   const std::size_t end = (rows.end + kPanelRows - 1) / kPanelRows;
   for (std::size_t begin = rows.begin / kPanelRows; begin < end;) {
-    const PanelRun run = w.panels(begin, end, rows.next / kPanelRows);
-    // What is read next lies after what is read now, or where the run says.
-    const std::size_t run_end = run.end * w.panel_bytes();
-    const std::size_t ahead = run.next == nullptr ? std::min(kPrefetchAhead, run_end) : 0;
+    const PanelRun run = w.panels(begin, end);
+    // What is read next lies after what is read now, past the task's end too, or where the run
+    // says.
+    const bool goes_on = run.next == nullptr;
+    const std::size_t run_end = (goes_on ? w.n_panels() : run.end) * w.panel_bytes();
+    const std::size_t ahead = goes_on ? std::min(prefetch.far, run_end) : 0;
     const std::byte* const panels = panel_zero(w, run.first, begin);
     kernels.matmul({.type = w.type(),
                     .dequantize = x.format() != native,
@@ -129,8 +147,9 @@ void matmul(const KernelTable& kernels, const PackedMatrix& w, TaskRows rows,
                     .y_stride = y_stride,
                     .add = epilogue == Epilogue::kAdd,
                     .workspace = workspace.data(),
-                    .next = run.next == nullptr ? panels + ahead : panel_zero(w, run.next, begin),
-                    .next_end = run_end - ahead});
+                    .next = goes_on ? panels + ahead : panel_zero(w, run.next, begin),
+                    .next_end = goes_on && ahead == 0 ? 0 : run_end - ahead,
+                    .near = goes_on ? prefetch.near : 0});
     begin = run.end;
   }
   if (!w.has_scales()) return;

@@ -51,15 +51,8 @@ enum class Epilogue {
   kAdd,    ///< y = y + W x, the sum rounded once more
 };
 
-/// Rows of a matrix that one worker computes.
-struct TaskRows : Worker::Range {
-  std::size_t next;  ///< where its next rows will probably begin; the matrix's end: it is not known
-
-  TaskRows(Worker::Range rows, std::size_t next_begin) : Worker::Range(rows), next(next_begin) {}
-  TaskRows(Worker::Range rows) : TaskRows(rows, rows.end) {}  // NOLINT: all that a range says
-};
-
-/// The rows of a matrix (columns of y) cut into tasks, for workers who take them by demand.
+/// The rows of a matrix (columns of y) cut into tasks, for workers who take them by demand
+/// (Worker::take_tasks).
 class RowTasks {
  public:
   /// @param unit  rows that stay together; the kernels compute whole panels, so a common multiple
@@ -71,16 +64,12 @@ class RowTasks {
 
   std::size_t size() const { return (n_rows_ + rows_per_task_ - 1) / rows_per_task_; }
   /// Rows of task i. @pre i < size()
-  TaskRows operator[](std::size_t i) const {
-    const std::size_t next = i + n_workers_;
-    return {{begin_of(i), begin_of(i + 1)}, begin_of(next)};
-  }
+  Worker::Range operator[](std::size_t i) const { return {begin_of(i), begin_of(i + 1)}; }
 
  private:
   std::size_t begin_of(std::size_t i) const { return std::min(i * rows_per_task_, n_rows_); }
 
   std::size_t n_rows_;
-  std::size_t n_workers_;
   std::size_t rows_per_task_;
 };
 
@@ -96,7 +85,7 @@ class RowTasks {
 /// Cost:  T = 1 reads the rows' weights once and is memory-bound: judge it in GB/s. Large T is
 /// bound by the rate of 8-bit dot products: judge it in MAC/s. Panels that do
 /// not lie in memory are packed first, some at a time.
-void matmul(const KernelTable& kernels, const PackedMatrix& w, TaskRows rows,
+void matmul(const KernelTable& kernels, const PackedMatrix& w, Worker::Range rows,
             const ActivationMatrix& x, float* y, std::size_t y_stride, Epilogue epilogue,
             Workspace& workspace);
 

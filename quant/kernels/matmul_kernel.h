@@ -205,24 +205,21 @@ LLM_INLINE void ask_for_next(const llm::MatmulArgs& args, const std::byte* block
   if (const std::byte* const next = next_of(args, block)) prefetch(next, n_bytes);
 }
 
-/// The same between the groups of a block, into L1: a core has few places for lines on their way,
-/// and while it computes they become free. Of types with more bytes for as much computing the
-/// groups are too close: measured on a Zen 4, types of less than 6 bits gain 2 to 9 %, Q6_K and
-/// Q8_0 would lose up to 13 % (docs/performance.md).
-template <class T>
-constexpr bool kAsksBetweenGroups = 8 * T::kBytes < 6 * T::kWeights;
+/// What direct_block() calls between the parts of a block: asks for as many lines as the part has,
+/// so that they do not wait for each other (a core has few places for lines on their way).
+struct AskAhead {
+  const std::byte* near;  ///< into L1; nullptr: nothing is to be asked for
+  const std::byte* far;   ///< into L2; likewise
+  std::size_t n_bytes;    ///< of a block
 
-/// What direct_block() calls before each group; does nothing without `next`.
-struct AskBetweenGroups {
-  const std::byte* next;
-  std::size_t n_bytes;
-
-  LLM_INLINE void operator()(int g, int n_groups) const {
-    if (next == nullptr) return;
+  LLM_INLINE void operator()(int part, int n_parts) const {
     const std::size_t n_lines = (n_bytes + 63) / 64;
-    const std::size_t end = n_lines * (g + 1) / n_groups;
-    for (std::size_t i = n_lines * g / n_groups; i < end; ++i)
-      __builtin_prefetch(next + 64 * i, 0, 3);
+    const std::size_t begin = n_lines * part / n_parts;
+    const std::size_t end = n_lines * (part + 1) / n_parts;
+    if (near != nullptr) {
+      for (std::size_t i = begin; i < end; ++i) __builtin_prefetch(near + 64 * i, 0, 3);
+    }
+    if (far != nullptr) prefetch(far + 64 * begin, 64 * (end - begin));
   }
 };
 
@@ -247,14 +244,9 @@ void matmul_one_token(const llm::MatmulArgs& args) {
     const std::byte* block = args.panels + panel * panel_bytes;
     auto acc = broadcast_f32<A>(0);
     for (std::size_t b = 0; b < n_blocks; ++b, block += block_bytes) {
-      const X* const at = x + b * ActivationOf<T>::kParts;
-      if constexpr (kAsksBetweenGroups<T>) {
-        const AskBetweenGroups ask{next_of(args, block), block_bytes};
-        acc = direct_block<A, T>(blocks(block), at, 1, acc, ask);
-      } else {
-        ask_for_next(args, block, block_bytes);
-        acc = direct_block<A, T>(blocks(block), at, 1, acc);
-      }
+      const AskAhead ask{args.near > 0 ? block + args.near : nullptr, next_of(args, block),
+                         block_bytes};
+      acc = direct_block<A, T>(blocks(block), x + b * ActivationOf<T>::kParts, 1, acc, ask);
     }
     write_row(args.y + panel * kPanelRows, acc, rows_in_panel(args, panel), args.add);
   }

@@ -61,9 +61,7 @@ class PanelSource {
   /// Panels from `begin` on: all of [begin, end) where they lie in the matrix's memory; else some
   /// of them, packed for this call, until this thread's next one. Any thread may call it.
   /// @pre begin < end
-  /// @param next  the panel at which this thread's call after the one that ends at `end` will
-  ///              probably begin; it may be that there is none
-  virtual PanelRun panels(std::size_t begin, std::size_t end, std::size_t next) const = 0;
+  virtual PanelRun panels(std::size_t begin, std::size_t end) const = 0;
 };
 
 /// A weight matrix in the one layout that every kernel reads: panels of 16 rows, and inside a panel
@@ -116,14 +114,13 @@ class PackedMatrix {
   std::size_t panel_bytes() const { return shape_.panel_bytes(); }
   /// Panels from `begin` on, up to `end` at most. All of them, at no cost worth naming, of a matrix
   /// in memory; of one that is not, so many as are packed at a time, and overwritten by the calling
-  /// thread's next call for any such matrix. `next` is as in PanelSource. @pre begin < end
-  PanelRun panels(std::size_t begin, std::size_t end, std::size_t next) const {
+  /// thread's next call for any such matrix. @pre begin < end
+  PanelRun panels(std::size_t begin, std::size_t end) const {
     if (source_ == nullptr) return {panels_.get() + begin * panel_bytes(), end};
-    PanelRun run = source_->panels(first_panel_ + begin, first_panel_ + end, first_panel_ + next);
+    PanelRun run = source_->panels(first_panel_ + begin, first_panel_ + end);
     run.end -= first_panel_;
     return run;
   }
-  PanelRun panels(std::size_t begin, std::size_t end) const { return panels(begin, end, end); }
   bool has_scales() const { return !scales_.empty(); }
   /// What products with row r are multiplied by (docs/numerics.md, "Scales").
   float scale_of(std::size_t r) const {

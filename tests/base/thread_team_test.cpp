@@ -92,6 +92,32 @@ TEST_CASE("every task is taken once between two barriers, by whoever comes",
   }
 }
 
+TEST_CASE("a worker's tasks follow each other, then it takes what others have not",
+          "[base][thread_team]") {
+  constexpr std::size_t kTasks = 31;
+  for (const int n_threads : {1, 2, 3, 5}) {
+    CAPTURE(n_threads);
+    std::vector<std::vector<std::size_t>> taken(static_cast<std::size_t>(n_threads));
+    run_parallel(n_threads, [&](Worker worker) {
+      auto& mine = taken[static_cast<std::size_t>(worker.id)];
+      for (int i = 0; i < 3; ++i) mine.push_back(worker.team->take_task(worker.id, kTasks));
+      worker.barrier();
+      worker.barrier();
+      if (worker.id == n_threads - 1)
+        worker.take_tasks(kTasks, [&](std::size_t i) { mine.push_back(i); });
+    });
+    for (int id = 0; id < n_threads; ++id) {
+      const auto& mine = taken[static_cast<std::size_t>(id)];
+      const std::size_t first = Worker{id, n_threads}.share(kTasks).begin;
+      for (std::size_t i = 0; i < 3; ++i) CHECK(mine[i] == first + i);
+    }
+    auto& all = taken.back();
+    REQUIRE(all.size() == 3 + kTasks);
+    std::sort(all.begin() + 3, all.end());
+    for (std::size_t i = 0; i < kTasks; ++i) CHECK(all[3 + i] == i);
+  }
+}
+
 TEST_CASE("random waits deal the tasks out in other ways", "[base][thread_team]") {
   // Who takes what, one digit a task.
   const auto dealt = [](std::uint64_t seed) {

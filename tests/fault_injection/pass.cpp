@@ -181,8 +181,8 @@ LLM_WRAP(run_parallel, "_ZN3llm12run_parallelEiRKSt8functionIFvNS_6WorkerEEE", v
   });
 }
 
-LLM_WRAP(wait, "_ZN3llm4Team4waitEv", void, Team* team) {
-  real_wait(team);
+LLM_WRAP(wait, "_ZN3llm4Team4waitEi", void, Team* team, int worker) {
+  real_wait(team, worker);
   if (pending.empty()) return;
   std::this_thread::sleep_for(std::chrono::microseconds(500));
   for (const auto& work : std::exchange(pending, {})) work();
@@ -306,9 +306,9 @@ LLM_WRAP(run_forward,
 }
 
 LLM_WRAP(matmul,
-         "_ZN3llm6matmulERKNS_11KernelTableERKNS_12PackedMatrixENS_8TaskRowsERKNS_"
+         "_ZN3llm6matmulERKNS_11KernelTableERKNS_12PackedMatrixENS_4Team5RangeERKNS_"
          "16ActivationMatrixEPfmNS_8EpilogueERNS_13AlignedBufferISt4byteEE",
-         void, const KernelTable& kernels, const PackedMatrix& w, TaskRows rows,
+         void, const KernelTable& kernels, const PackedMatrix& w, Worker::Range rows,
          const ActivationMatrix& x, float* y, std::size_t y_stride, Epilogue epilogue,
          Workspace& workspace) {
   const Op op = pass_rows() > 0 ? op_of(w) : kNoOp;

@@ -128,7 +128,8 @@ void check_part(EntryCheck& check, const Product& p, const Part& part, const Byt
                       .add = part.add,
                       .workspace = workspace.data(),
                       .next = nullptr,
-                      .next_end = 0});
+                      .next_end = 0,
+                      .near = 0});
         return workspace.guards_intact() ? "" : "writes past its workspace";
       });
 }
