@@ -71,6 +71,7 @@ TEST_CASE("the rest of the text alone is printed", "[llmrun][replay]") {
   CHECK(text.ends_with(rest.out));
   // Keys and values of the prompt that a cache has are those that would be computed.
   for (int i = 0; i < 2; ++i) CHECK(bench.replay("-q --at 20 --cache-dir cache").out == rest.out);
+  bench.shell("ls cache/*.kv").must_end(0);
 }
 
 TEST_CASE("a receipt that the model does not give is a failed check", "[llmrun][replay]") {
