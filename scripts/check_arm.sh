@@ -22,7 +22,7 @@ trap 'rm -f "$out"' EXIT
 passes() { emulated max "$ARM_BIN/$1" "${@:2}" >"$out" 2>&1 || fail "$1 failed: $(tail -n 30 "$out")"; }
 # qemu-user applies no limit to addresses (linux-user/syscall.c, TARGET_NR_setrlimit), so all threads can be started.
 passes base_tests "~threads that cannot be started*"
-passes kernel_check_test "every kernel entry*"
+passes self_check_test "every kernel entry*"
 passes kernels_test
 for isa in scalar neon; do
   if grep -q "skipped: $isa " "$out"; then fail "kernels_test skipped $isa"; fi

@@ -9,7 +9,7 @@
 namespace llm {
 namespace {
 
-using Ids = std::vector<RequestId>;
+using RequestIds = std::vector<RequestId>;
 using Parts = std::vector<StepPart>;
 using test::effort;
 
@@ -17,8 +17,8 @@ Scheduler scheduler_of(const SchedulerOptions& options) {
   return test::require_ok(Scheduler::create(options));
 }
 
-Ids ids_of(const Step& step) {
-  Ids ids;
+RequestIds ids_of(const Step& step) {
+  RequestIds ids;
   for (const StepPart& part : step.parts) ids.push_back(part.id);
   return ids;
 }
@@ -164,8 +164,8 @@ class Watcher {
   }
 
   void complete(const Step& step, bool some_cancelled) {
-    Ids stopped;
-    Ids expected;
+    RequestIds stopped;
+    RequestIds expected;
     for (const StepPart& part : step.parts) {
       const auto at = live_.find(part.id);
       if (at == live_.end()) {
@@ -281,18 +281,18 @@ TEST_CASE("the youngest gives its pages and comes back before all who wait", "[s
   scheduler.submit(1, 255, 200);
   scheduler.submit(2, 100, 3);
   scheduler.submit(3, 1, 1);
-  REQUIRE(ids_of(scheduler.next()) == Ids{1, 2});  // no page for 3
+  REQUIRE(ids_of(scheduler.next()) == RequestIds{1, 2});  // no page for 3
   scheduler.complete();
-  REQUIRE(ids_of(scheduler.next()) == Ids{1, 2});  // 256 positions of 1
+  REQUIRE(ids_of(scheduler.next()) == RequestIds{1, 2});  // 256 positions of 1
   scheduler.complete();
   const Step step = scheduler.next();  // the 257th
-  REQUIRE(step.preempted == Ids{2});
+  REQUIRE(step.preempted == RequestIds{2});
   REQUIRE(step.parts == Parts{{1, 256, 1, true}});
   REQUIRE(scheduler.preemptions() == 1);
-  REQUIRE(scheduler.complete(Ids{1}) == Ids{1});
+  REQUIRE(scheduler.complete(RequestIds{1}) == RequestIds{1});
   // From its start, with the two tokens that it has.
   REQUIRE(scheduler.next().parts == Parts{{2, 0, 102, true}, {3, 0, 1, true}});
-  REQUIRE(scheduler.complete() == Ids{2, 3});
+  REQUIRE(scheduler.complete() == RequestIds{2, 3});
 }
 
 TEST_CASE("who cannot grow and is the youngest gives way itself", "[serve]") {
@@ -300,14 +300,14 @@ TEST_CASE("who cannot grow and is the youngest gives way itself", "[serve]") {
       scheduler_of({.step_tokens = 600, .parallel = 4, .queue = 9, .context = 512, .kv_pages = 2});
   scheduler.submit(1, 10, 100);
   scheduler.submit(2, 256, 100);
-  REQUIRE(ids_of(scheduler.next()) == Ids{1, 2});
+  REQUIRE(ids_of(scheduler.next()) == RequestIds{1, 2});
   scheduler.complete();
   const Step step = scheduler.next();
-  REQUIRE(step.preempted == Ids{2});
+  REQUIRE(step.preempted == RequestIds{2});
   REQUIRE(step.parts == Parts{{1, 10, 1, true}});
   scheduler.complete();
   REQUIRE(scheduler.next().parts == Parts{{1, 11, 1, true}});
-  REQUIRE(scheduler.complete(Ids{1}) == Ids{1});
+  REQUIRE(scheduler.complete(RequestIds{1}) == RequestIds{1});
   REQUIRE(scheduler.next().parts == Parts{{2, 0, 257, true}});
 }
 
@@ -320,11 +320,11 @@ TEST_CASE("a cancelled request frees its place and pages in every phase", "[serv
   REQUIRE(scheduler.submit(3, 100, 5) == Admission::kQueueFull);
   REQUIRE(scheduler.cancel(2));  // it waits
   REQUIRE(scheduler.submit(4, 100, 5) == Admission::kAccepted);
-  REQUIRE(ids_of(scheduler.next()) == Ids{1});
+  REQUIRE(ids_of(scheduler.next()) == RequestIds{1});
   REQUIRE(scheduler.cancel(1));  // its step is under way
   REQUIRE(scheduler.pages_in_use() == 0);
-  REQUIRE(scheduler.complete(Ids{1}).empty());
-  REQUIRE(ids_of(scheduler.next()) == Ids{4});
+  REQUIRE(scheduler.complete(RequestIds{1}).empty());
+  REQUIRE(ids_of(scheduler.next()) == RequestIds{4});
   scheduler.complete();
   REQUIRE(scheduler.cancel(4));  // half of its prompt is read
   REQUIRE(scheduler.pages_in_use() == 0);

@@ -32,7 +32,7 @@ std::shared_ptr<const Model> model_of(const std::string& architecture, std::size
   return loaded(tiny, {.compute = compute, .threads = 1, .hash_file = true});
 }
 
-Ids some_text(std::size_t n, unsigned seed = 1) {
+Ids random_text(std::size_t n, unsigned seed = 1) {
   std::mt19937 random(seed);
   Ids ids(n);
   for (TokenId& id : ids) id = static_cast<TokenId>(3 + random() % 200);
@@ -162,7 +162,7 @@ void run_schedules(int n_schedules) {
       server.most_waiting = draw(8) == 0 ? 0 : 256U << 20;
       server.start();
     }
-    std::vector<Ids> texts = {some_text(1 + draw(700), static_cast<unsigned>(schedule))};
+    std::vector<Ids> texts = {random_text(1 + draw(700), static_cast<unsigned>(schedule))};
     for (int step = 0; step < 14; ++step) {
       CAPTURE(schedule, step, shape.architecture, kv_name(kv));
       Server& server = servers[draw(2)];
@@ -192,7 +192,7 @@ void run_schedules(int n_schedules) {
           if (draw(3) == 0) text.resize(1 + draw(text.size()));
           if (draw(3) == 0) text[draw(text.size())] = static_cast<TokenId>(3 + draw(200));
           const Ids more =
-              some_text(draw(draw(4) == 0 ? 300 : 40), static_cast<unsigned>(random()));
+              random_text(draw(draw(4) == 0 ? 300 : 40), static_cast<unsigned>(random()));
           text.insert(text.end(), more.begin(), more.end());
           if (text.size() > kContext) text.resize(kContext);
           std::optional<FullDisk> full;
@@ -229,7 +229,7 @@ TEST_CASE("store: after a restart a text goes on from where it ended", "[store]"
   Server server{.model = model_of(shape.architecture, shape.n_layers, shape.window),
                 .directory = folder.path("cache"),
                 .kv = kv};
-  const Ids ids = some_text(1100);
+  const Ids ids = random_text(1100);
   std::uint64_t n_bytes = 0;
   for (const std::size_t n : {1, 255, 256, 257, 700, 701, 1100}) {
     CAPTURE(n);
@@ -267,7 +267,7 @@ TEST_CASE("store: after a restart a text goes on from where it ended", "[store]"
 
 TEST_CASE("store: no file of a different model, cache, compute mode or scope is used", "[store]") {
   const ScratchDirectory folder;
-  const Ids ids = some_text(600);
+  const Ids ids = random_text(600);
   Server first{.model = model_of("llama", 2, 0), .directory = folder.path("cache")};
   first.start();
   first.ask(ids);
@@ -296,7 +296,7 @@ TEST_CASE("store: states are read back at the positions that they are of", "[sto
         KvType::kF32));
   };
   const ScratchDirectory folder;
-  const Ids ids = some_text(600);
+  const Ids ids = random_text(600);
   {
     const auto store =
         require_ok(StateStore::open({.directory = folder.path("c"), .most_bytes = UINT64_MAX}));
@@ -334,7 +334,7 @@ TEST_CASE("store: states are read back at the positions that they are of", "[sto
 
 TEST_CASE("store: a damaged file is refused, named once and deleted", "[store]") {
   const ScratchDirectory folder;
-  const Ids ids = some_text(500);
+  const Ids ids = random_text(500);
   Server server{.model = model_of("llama", 2, 0), .directory = folder.path("cache")};
   const std::vector<float> expected = alone(server.model, ids);
   for (int i = 0; i < 40; ++i) {

@@ -7,7 +7,7 @@
 namespace llm::test {
 namespace {
 
-constexpr std::size_t kContext = 4096;
+constexpr std::size_t kTraceContext = 4096;
 
 struct Shape {
   const char* architecture;
@@ -20,7 +20,7 @@ constexpr Shape kShapes[] = {
 std::shared_ptr<const Model> model_of(const Shape& shape) {
   TinyGguf tiny = TinyGguf::llama({.n_layers = shape.n_layers, .architecture = shape.architecture});
   const std::string prefix = shape.architecture;
-  tiny.set_u32(prefix + ".context_length", kContext);
+  tiny.set_u32(prefix + ".context_length", kTraceContext);
   if (shape.window > 0) tiny.set_u32(prefix + ".attention.sliding_window", shape.window);
   return loaded(tiny, {.threads = 1, .hash_file = true});
 }
@@ -57,7 +57,7 @@ class Trace {
  public:
   explicit Trace(const Shape& shape) : model_(model_of(shape)) {
     restart();
-    alone_ = require_ok(open_sequence(model_, {.context = kContext}));
+    alone_ = require_ok(open_sequence(model_, {.context = kTraceContext}));
   }
 
   /// What is in memory is lost.
@@ -65,9 +65,9 @@ class Trace {
     end_service();
     const auto store =
         require_ok(StateStore::open({.directory = folder_.path("kv"), .most_bytes = UINT64_MAX}));
-    const SchedulerOptions options{.step_tokens = 256, .context = kContext, .kv_pages = 400};
+    const SchedulerOptions options{.step_tokens = 256, .context = kTraceContext, .kv_pages = 400};
     service_ = require_ok(
-        GenerationService::start(require_ok(Executor::create(model_, {.context = kContext,
+        GenerationService::start(require_ok(Executor::create(model_, {.context = kTraceContext,
                                                                       .batch = options.step_tokens,
                                                                       .kv_pages = options.kv_pages,
                                                                       .store = store})),
@@ -232,13 +232,13 @@ TEST_CASE("states: tokens on trial are taken back, and few are computed again", 
   std::mt19937 random(3);
   Ids ids(600);
   for (TokenId& id : ids) id = static_cast<TokenId>(3 + random() % 200);
-  const auto alone = require_ok(open_sequence(model, {.context = kContext}));
+  const auto alone = require_ok(open_sequence(model, {.context = kTraceContext}));
   const auto rows = require_ok(alone->evaluate(ids, LogitRows::kAll));
   const std::vector<float> expected(rows.begin(), rows.end());
   const std::size_t n_vocab = alone->n_vocab();
   const std::size_t kv_pages = GENERATE(0, 7);  // 7: none is free for a copy
-  const auto sequence =
-      require_ok(open_sequence(model, {.context = kContext, .batch = 64, .kv_pages = kv_pages}));
+  const auto sequence = require_ok(
+      open_sequence(model, {.context = kTraceContext, .batch = 64, .kv_pages = kv_pages}));
   std::size_t n_recomputed = 0;
   const auto evaluate = [&](std::size_t n) {
     const std::size_t at = sequence->position();

@@ -11,7 +11,7 @@ namespace {
 using Ids = std::vector<TokenId>;
 using Rows = std::vector<float>;
 
-Ids some_text(std::size_t n) {
+Ids text_of(std::size_t n) {
   Ids ids(n);
   for (std::size_t i = 0; i < n; ++i) ids[i] = static_cast<TokenId>(3 + i * 37 % 200);
   return ids;
@@ -56,7 +56,7 @@ TEST_CASE("layers of unlike sizes give the definition's bits", "[layers]") {
   CAPTURE(architecture, kv_name(kv));
   REQUIRE(model->config().attention(0).n_heads == 2 * model->config().attention(1).n_heads);
   REQUIRE(model->config().layers[0].d_ff() == 2 * model->config().layers[1].d_ff());
-  const Ids ids = some_text(40);
+  const Ids ids = text_of(40);
   const Rows expected = rows_of(model, ids, ids.size(), kv, true);
   for (const std::size_t step : {1, 7, 40}) {
     CAPTURE(step);
@@ -104,7 +104,7 @@ TEST_CASE("a state is of the position that the last pass ended at, and of no oth
   REQUIRE(state.key(5, 0, 3, 7) == 0.5F);
 
   // Others can go on from a position whose state is published, and from no other.
-  const Ids ids = some_text(4);
+  const Ids ids = text_of(4);
   state.publish(ids);
   REQUIRE(SequenceState(pool).adopt(ids, 0) == 0);
   state.publish(ids, SequenceState::Publish::kAll);
@@ -113,14 +113,14 @@ TEST_CASE("a state is of the position that the last pass ended at, and of no oth
   std::ranges::fill(state.state(2), std::byte{7});
   {
     SequenceState other(pool);
-    REQUIRE(other.adopt(some_text(100), 0) == 4);
+    REQUIRE(other.adopt(text_of(100), 0) == 4);
     REQUIRE(std::ranges::count(other.state(2), std::byte{2}) == 100);
     REQUIRE(other.reserve(4, 9));
     REQUIRE(other.key(5, 0, 3, 7) == 0.5F);
-    other.publish(some_text(9), SequenceState::Publish::kAll);
+    other.publish(text_of(9), SequenceState::Publish::kAll);
     for (const std::size_t n : {3, 4, 8, 9, 100}) {
       const std::size_t there = n < 4 ? 0 : n < 9 ? 4 : 9;
-      REQUIRE(SequenceState(pool).adopt(some_text(n), 0) == there);
+      REQUIRE(SequenceState(pool).adopt(text_of(n), 0) == there);
     }
   }
 

@@ -19,7 +19,7 @@ LoadOptions how(bool defer, int threads = 2, Compute compute = Compute::kInt8) {
   return {.compute = compute, .threads = threads, .defer_packing = defer};
 }
 
-std::shared_ptr<const Model> load(const std::string& path, const LoadOptions& options) {
+std::shared_ptr<const Model> model_at(const std::string& path, const LoadOptions& options) {
   return require_ok(Model::load(path, options));
 }
 
@@ -60,11 +60,11 @@ TEST_CASE("weights left in the file give the bits of packed ones", "[weights]") 
   const TinyGguf gguf =
       TinyGguf::llama({.n_layers = 2, .tied_output = tied, .architecture = architecture});
   const std::string path = folder.write("model.gguf", gguf.bytes());
-  const std::string expected = run(*open(load(path, how(false, 1, compute))));
+  const std::string expected = run(*open(model_at(path, how(false, 1, compute))));
   for (const int threads : {1, 2, 3}) {
     for (const std::size_t batch : {1, 4, 512}) {
       CAPTURE(threads, batch);
-      const auto model = load(path, how(true, threads, compute));
+      const auto model = model_at(path, how(true, threads, compute));
       REQUIRE(run(*open(model, {.batch = batch})) == expected);
       // By now some panels are packed to stay, and some are not.
       REQUIRE(model->pack_weights_for(std::chrono::nanoseconds(0)).ok());
@@ -73,7 +73,7 @@ TEST_CASE("weights left in the file give the bits of packed ones", "[weights]") 
       REQUIRE(run(*open(model, {.batch = batch})) == expected);
     }
   }
-  REQUIRE(run(*open(load(path, how(true, 2, compute)), {}, {.reference = true})) == expected);
+  REQUIRE(run(*open(model_at(path, how(true, 2, compute)), {}, {.reference = true})) == expected);
 }
 
 /// Panels [begin, end), however many of them there are at a time.
@@ -91,9 +91,9 @@ std::vector<std::byte> bytes_of(const PackedMatrix& w, std::size_t begin, std::s
 TEST_CASE("panels are lent until they are packed to stay, one piece after the other", "[weights]") {
   const ScratchDirectory folder;
   const std::string path = folder.write("model.gguf", TinyGguf::llama({.n_layers = 2}).bytes());
-  const auto packed = load(path, how(false));
+  const auto packed = model_at(path, how(false));
   REQUIRE(packed->weights_in_memory());
-  const auto model = load(path, how(true));
+  const auto model = model_at(path, how(true));
   const std::shared_ptr<WeightStore> store = model->weights().store;
   const WeightPlan& plan = store->plan();
   const auto matrix = [&](const Model& of, std::size_t i) -> const PackedMatrix& {
@@ -141,7 +141,7 @@ TEST_CASE("packing to stay begins after a short text, with a part", "[weights]")
     if (std::string_view(name) == "ffn_down") std::ranges::reverse(tensor.dims);
     tensor.data.assign(std::size_t{32} * kWide * sizeof(float), '\0');
   }
-  const auto model = load(folder.write("model.gguf", gguf.bytes()), how(true, 1));
+  const auto model = model_at(folder.write("model.gguf", gguf.bytes()), how(true, 1));
   const WeightStore& store = *model->weights().store;
   const auto sequence = open(model);
   using std::chrono::milliseconds;
@@ -170,9 +170,9 @@ TEST_CASE("packing to stay begins after a short text, with a part", "[weights]")
 TEST_CASE("several executors may run on weights in the file", "[weights]") {
   const ScratchDirectory folder;
   const std::string path = folder.write("model.gguf", TinyGguf::llama({.n_layers = 2}).bytes());
-  const std::string expected = run(*open(load(path, how(false))));
+  const std::string expected = run(*open(model_at(path, how(false))));
   for (int round = 0; round < 8; ++round) {
-    const auto model = load(path, how(true, 2));
+    const auto model = model_at(path, how(true, 2));
     std::vector<std::unique_ptr<Sequence>> sequences;
     for (int i = 0; i < 3; ++i) sequences.push_back(open(model));
     std::vector<std::string> hashes(sequences.size());
@@ -195,7 +195,7 @@ TEST_CASE("a file that changes before it is packed is rejected in the pass that 
   CAPTURE(shortened, after_first_pass);
   const ScratchDirectory folder;
   const std::string path = write_old(folder, TinyGguf::llama());
-  const auto model = load(path, how(true));
+  const auto model = model_at(path, how(true));
   const auto sequence = open(model);
   if (after_first_pass) REQUIRE(sequence->evaluate(kPrompt, LogitRows::kLast).ok());
   if (shortened) {

@@ -17,7 +17,7 @@ VocabSpec vocab_of(const std::vector<std::string>& texts, TokenKind kind) {
   return spec;
 }
 
-Tokenizer tokenizer_of(VocabSpec spec) {
+Tokenizer tokenizer_with(VocabSpec spec) {
   return test::require_ok(Tokenizer::create(std::move(spec)));
 }
 
@@ -60,7 +60,7 @@ TEST_CASE("the longest prefix is the one that a plain search finds", "[tokenizer
 TEST_CASE("tokens that collide under std::hash cost no more than others", "[tokenizer]") {
   const auto build = [](std::size_t n) {
     const VocabSpec spec = vocab_of(test::colliding_strings(n), TokenKind::kNormal);
-    return cost([&] { tokenizer_of(spec); });
+    return cost([&] { tokenizer_with(spec); });
   };
   CHECK(build(16'000) / build(4'000) < kMostGrowth);
 }
@@ -71,7 +71,7 @@ TEST_CASE("a text costs in proportion to its length, whatever long tokens it alm
   std::vector<std::string> texts = {std::string(1'023, 'a') + "b", std::string(1'023, 'a') + "c"};
   for (std::size_t n = 2; n < 100; ++n) texts.push_back(std::string(n, 'a') + "x");
   const auto kind = GENERATE(TokenKind::kUserDefined, TokenKind::kControl);
-  const Tokenizer tokenizer = tokenizer_of(vocab_of(texts, kind));
+  const Tokenizer tokenizer = tokenizer_with(vocab_of(texts, kind));
   const auto encode = [&](std::size_t n) {
     const std::string text(n, 'a');
     return cost([&] { tokenizer.encode(text, {.parse_special = true}); });

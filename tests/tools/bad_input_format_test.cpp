@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint64_t kMax = UINT64_MAX;
 constexpr std::uint64_t k2To63 = std::uint64_t{1} << 63;
-constexpr const char* kHeads = "llama.attention.head_count";
+constexpr const char* kHeadCount = "llama.attention.head_count";
 constexpr const char* kQ = "blk.0.attn_q.weight";
 
 std::uint32_t id(WeightType type) { return static_cast<std::uint32_t>(type); }
@@ -69,8 +69,10 @@ constexpr BadInputRow kEntryRows[] = {
         "18446744073709551615"),
     ROW("18 key with NUL", 3, m.entries[2].key[3] = '\0', "key of KV 2", "NUL", "ASCII"),
     ROW("18 key with non-ASCII", 3, m.entries[2].key[3] = '\xC3', "key of KV 2", "non-ASCII"),
-    ROW("19 value type 13", 3, m.entry(kHeads).type = 13, kHeads, "value type 13", "0 to 12"),
-    ROW("19 value type -1", 3, m.entry(kHeads).type = UINT32_MAX, kHeads, "value type 4294967295"),
+    ROW("19 value type 13", 3, m.entry(kHeadCount).type = 13, kHeadCount, "value type 13",
+        "0 to 12"),
+    ROW("19 value type -1", 3, m.entry(kHeadCount).type = UINT32_MAX, kHeadCount,
+        "value type 4294967295"),
     ROW("20 string length 2^63", 3, m.entry("general.name").value = encoded(k2To63), "general.name",
         "9223372036854775808"),
     ROW("20 string over the cap", 3,
@@ -108,7 +110,7 @@ constexpr BadInputRow kEntryRows[] = {
         "general.alignment", "found INT32", "need UINT32"),
 };
 
-constexpr BadInputRow kTensorRows[] = {
+constexpr BadInputRow kDescriptionRows[] = {
     ROW("29 tensor name of length 0", 3, m.tensors[3].name_length = 0, "name of tensor 3",
         "length 0"),
     ROW("29 tensor name of 64 bytes", 3, m.tensors[3].name = std::string(64, 'n'),
@@ -168,6 +170,6 @@ constexpr BadInputRow kTensorRows[] = {
 
 TEST_CASE("bad input 12-17: header", "[bad_input]") { check_rows(kHeaderRows); }
 TEST_CASE("bad input 18-26: metadata", "[bad_input]") { check_rows(kEntryRows); }
-TEST_CASE("bad input 29-41: tensor descriptions", "[bad_input]") { check_rows(kTensorRows); }
+TEST_CASE("bad input 29-41: tensor descriptions", "[bad_input]") { check_rows(kDescriptionRows); }
 }  // namespace
 }  // namespace llm::test

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""llmcheck --judge on llmserve: judge_test.py BIN_DIR. Equal to the bit as it is, and each planted fault is named."""
+"""llmcheck --judge on llmserve: judge_test.py BIN_DIR [PART/PARTS]. Equal to the bit as it is, and each planted fault is named."""
 
 import json
 import re
@@ -23,6 +23,7 @@ from judge_proxy import Answers, Listening, Proxy, cut_front, drop_temperature, 
 from server import serve  # noqa: E402
 
 BIN = Path(sys.argv.pop(1)).resolve()
+PART, PARTS = map(int, sys.argv.pop(1).split("/")) if len(sys.argv) > 1 else (1, 1)
 MODEL = ROOT / "models/fable-3m-q4_k_m.gguf"
 CHAT = "{% for m in messages %}<{{ m.role }}> {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
 
@@ -181,6 +182,12 @@ class Answering(Listening):
             do_GET = do_POST
 
         super().__init__(Handler)
+
+
+def load_tests(loader, tests, pattern) -> unittest.TestSuite:
+    part = [test for group in tests for test in group][PART - 1::PARTS]
+    assert part, f"part {PART} of {PARTS} has no test"
+    return unittest.TestSuite(part)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@
 namespace llm::test {
 namespace {
 
-class Bench : public LlmcheckFolder {
+class Equivalence : public LlmcheckFolder {
  public:
-  Bench() {
+  Equivalence() {
     llmcheck("tiny.gguf --equivalence e.json --update-equivalence 'the first'").must_end(0);
   }
   OrderedJson frozen() const { return test::parse_ordered_json(read("e.json")); }
@@ -22,7 +22,7 @@ class Bench : public LlmcheckFolder {
 
 TEST_CASE("frozen texts of a model pass, in every way they are computed",
           "[llmcheck][equivalence]") {
-  const Bench bench;
+  const Equivalence bench;
   CHECK(bench.frozen()["reason"] == "the first");
   const Json report = bench.report("tiny.gguf --equivalence e.json -v");
   std::string passed;
@@ -41,7 +41,7 @@ TEST_CASE("frozen texts of a model pass, in every way they are computed",
 
 TEST_CASE("a frozen text that differs is named with place and both values",
           "[llmcheck][equivalence]") {
-  const Bench bench;
+  const Equivalence bench;
   const OrderedJson frozen = bench.frozen();
   for (const auto& [pointer, value, words] : std::vector<std::array<const char*, 3>>{
            {"/cases/0/tokens/3", "2", "token 3 is"},
@@ -57,7 +57,7 @@ TEST_CASE("a frozen text that differs is named with place and both values",
 
 TEST_CASE("stored outputs of a different model or contract are rejected",
           "[llmcheck][equivalence]") {
-  const Bench bench;
+  const Equivalence bench;
   bench.llmcheck("other.gguf --equivalence e.json").must_end(8, {"e.json", "model_sha256"});
   bench.edit(bench.frozen(), "/contract_version", "99");
   bench.llmcheck("tiny.gguf --equivalence e.json")
@@ -65,7 +65,7 @@ TEST_CASE("stored outputs of a different model or contract are rejected",
 }
 
 TEST_CASE("changed bits are stored only with a new contract version", "[llmcheck][equivalence]") {
-  const Bench bench;
+  const Equivalence bench;
   bench.edit(bench.frozen(), "/cases/0/tokens/3", "2");
   const std::string before = bench.read("e.json");
   const std::string update = "tiny.gguf --equivalence e.json --update-equivalence again";
@@ -79,7 +79,7 @@ TEST_CASE("changed bits are stored only with a new contract version", "[llmcheck
 }
 
 TEST_CASE("a stored file that breaks the format is rejected by path", "[llmcheck][equivalence]") {
-  const Bench bench;
+  const Equivalence bench;
   const OrderedJson frozen = bench.frozen();
   const std::string first = json_text(frozen["cases"][0]["name"]);
   for (const auto& [pointer, value, words] : std::vector<std::array<std::string, 3>>{
@@ -99,7 +99,7 @@ TEST_CASE("a stored file that breaks the format is rejected by path", "[llmcheck
 }
 
 TEST_CASE("--update-equivalence needs a file to write", "[llmcheck][equivalence]") {
-  const Bench bench;
+  const Equivalence bench;
   bench.must_refuse({{"tiny.gguf --update-equivalence why", 2, "--update-equivalence"},
                      {"--equivalence e.json", 2, "MODEL"},
                      {"tiny.gguf --equivalence none.json", 4, "none.json"}});

@@ -5,14 +5,14 @@
 namespace llm::test {
 namespace {
 
-const std::string kText = LLM_SOURCE_DIR "/models/heldout.txt";
+const std::string kHeldout = LLM_SOURCE_DIR "/models/heldout.txt";
 
 }  // namespace
 
 TEST_CASE("perplexity is a figure without a verdict, and says the same whatever the path",
           "[llmcheck][quality]") {
   const LlmcheckFolder w;
-  const std::string arguments = kFableF16 + " --ppl " + kText + " --ppl-sample 8 ";
+  const std::string arguments = kFableF16 + " --ppl " + kHeldout + " --ppl-sample 8 ";
   const auto json = w.report(arguments);
   CHECK(json["verdict"].is_null());
   const auto row = json["figures"][0]["rows"][0];
@@ -36,7 +36,7 @@ TEST_CASE("perplexity is a figure without a verdict, and says the same whatever 
 
 TEST_CASE("a quantized model is compared with its source token by token", "[llmcheck][quality]") {
   const LlmcheckFolder w;
-  const auto json = w.report(kFable + " --ppl " + kText + " --ppl-sample 20 --against " +
+  const auto json = w.report(kFable + " --ppl " + kHeldout + " --ppl-sample 20 --against " +
                              kFableF16 + " --also " + kFableF16 + " --kld " + kFableF16);
   const auto rows = json["figures"][0]["rows"];
   // Against itself nothing differs at all.
@@ -184,10 +184,10 @@ TEST_CASE("scoring without a text, or of too little, is refused", "[llmcheck][qu
   w.must_refuse(
       {{kFableF16 + " --against " + kFableF16, 2, "--against"},
        {kFableF16 + " --kld " + kFableF16, 2, "--kld"},
-       {"--ppl " + kText, 2, "MODEL"},
-       {kFableF16 + " --ppl " + kText + " --baseline x", 2, "--baseline"},
-       {kFableF16 + " --quality " + kText + " --update-baseline why", 2, "--update-baseline"},
-       {kFableF16 + " --ppl " + kText + " --ppl-sample 2 --ppl-documents", 2, "--ppl-"},
+       {"--ppl " + kHeldout, 2, "MODEL"},
+       {kFableF16 + " --ppl " + kHeldout + " --baseline x", 2, "--baseline"},
+       {kFableF16 + " --quality " + kHeldout + " --update-baseline why", 2, "--update-baseline"},
+       {kFableF16 + " --ppl " + kHeldout + " --ppl-sample 2 --ppl-documents", 2, "--ppl-"},
        {kFableF16 + " --ppl none.txt", 4, "none.txt"},
        {kFableF16 + " --ppl empty.txt", 2, "empty.txt: "}});
 }

@@ -13,9 +13,9 @@ const std::string kSampled =
 
 /// A folder with a receipt of the tiny model, r.json. The model is found by the hash: it lies
 /// beside.
-class Bench : public ToolFolder {
+class Replayed : public ToolFolder {
  public:
-  explicit Bench(const std::string& arguments) { make("r.json", arguments); }
+  explicit Replayed(const std::string& arguments) { make("r.json", arguments); }
 
   void make(const std::string& name, const std::string& arguments) const {
     shell("llmrun tiny.gguf -q -t 1 --receipt " + name + " " + arguments).must_end(0);
@@ -50,7 +50,7 @@ TEST_CASE("a receipt as llmrun wrote it passes", "[llmcheck][replay]") {
        "length"},
       {"-n 9 -p $'\\xff\\xc3' --ignore-eos", "length"},
   }));
-  const Bench bench(arguments);
+  const Replayed bench(arguments);
   const OrderedJson receipt = bench.receipt();
   CAPTURE(arguments);
   REQUIRE(receipt["stop_reason"] == reason);
@@ -62,7 +62,7 @@ TEST_CASE("a receipt as llmrun wrote it passes", "[llmcheck][replay]") {
 TEST_CASE("a change in a receipt is named", "[llmcheck][replay]") {
   // What is put there ("": it is removed), and what is said of it.
   using Changed = std::array<std::string, 3>;
-  const Bench bench(kSampled);
+  const Replayed bench(kSampled);
   const OrderedJson receipt = bench.receipt();
   const std::string hash = '"' + std::string(64, 'a') + '"';
   for (const auto& [pointer, value, words] : std::vector<Changed>{
@@ -90,7 +90,7 @@ TEST_CASE("a change in a receipt is named", "[llmcheck][replay]") {
 TEST_CASE("a text that overflows is its own receipt's error, whatever is evaluated with it",
           "[llmcheck][replay]") {
   constexpr TokenId kGuilty = 40;
-  const Bench bench("-n 1");
+  const Replayed bench("-n 1");
   TinyGguf broken = TinyGguf::llama();
   make_token_overflow(broken, kGuilty);
   bench.write("tiny.gguf", broken.bytes());
@@ -104,7 +104,7 @@ TEST_CASE("a text that overflows is its own receipt's error, whatever is evaluat
 }
 
 TEST_CASE("a receipt of a different model or contract is rejected", "[llmcheck][replay]") {
-  const Bench bench(kSampled);
+  const Replayed bench(kSampled);
   const OrderedJson receipt = bench.receipt();
   bench.write("other.gguf", TinyGguf::llama({.seed = 2}).bytes());
   bench.replay(receipt, "other.gguf").must_end(8, {"r.json: model.sha256: found "});
@@ -113,7 +113,7 @@ TEST_CASE("a receipt of a different model or contract is rejected", "[llmcheck][
 }
 
 TEST_CASE("a malformed receipt is rejected by field, value and rule", "[llmcheck][replay]") {
-  const Bench bench(kSampled);
+  const Replayed bench(kSampled);
   const OrderedJson receipt = bench.receipt();
   const auto refused = [&](const OrderedJson& changed, int code, const std::string& words) {
     bench.replay(changed).must_end(code, {"r.json: " + words});

@@ -152,7 +152,7 @@ TEST_CASE("a prompt that is encoded otherwise fails", "[llmcheck][verify]") {
   CHECK(w.verdict(kForced) == "PASS");
 }
 
-// What breaks a reference by itself is verify_test's; here is what its model decides.
+// What breaks a reference by itself is outputs_test's; here is what its model decides.
 TEST_CASE("bad references of --verify give exit code and words", "[llmcheck][verify][bad_input]") {
   Workplace w;
   const OrderedJson json = reference();

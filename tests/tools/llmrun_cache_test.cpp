@@ -65,7 +65,7 @@ TEST_CASE_METHOD(Llmrun, "a session's keys and values lie beside it") {
 
 namespace {
 
-const std::string kRun = "tiny.gguf -p the -n 6 --ignore-eos --temp 0 --logits-hash ";
+const std::string kCachedRun = "tiny.gguf -p the -n 6 --ignore-eos --temp 0 --logits-hash ";
 const std::string kCache = "--packed-cache cache ";
 
 class PackedRuns : public Llmrun {
@@ -80,9 +80,9 @@ class PackedRuns : public Llmrun {
 }  // namespace
 
 TEST_CASE_METHOD(PackedRuns, "--packed-cache changes no bit and is used from the second start on") {
-  const Finished plain = llmrun(kRun + "-q").must_end(0);
+  const Finished plain = llmrun(kCachedRun + "-q").must_end(0);
   for (int start = 0; start < 2; ++start) {
-    const Finished run = llmrun(kRun + kCache + "-q").must_end(0);
+    const Finished run = llmrun(kCachedRun + kCache + "-q").must_end(0);
     CAPTURE(start);
     REQUIRE(run.out == plain.out);
     REQUIRE(run.err == plain.err);
@@ -91,22 +91,22 @@ TEST_CASE_METHOD(PackedRuns, "--packed-cache changes no bit and is used from the
   REQUIRE(std::filesystem::path(file).filename().string().starts_with("tiny-"));
   // It is what is read: another model's panels give another text.
   const auto time = std::filesystem::last_write_time(file);
-  llmrun(kRun + kCache).must_end(0);
+  llmrun(kCachedRun + kCache).must_end(0);
   REQUIRE(std::filesystem::last_write_time(file) == time);
   std::filesystem::resize_file(file, 100);
   const Finished warned =
-      llmrun(kRun + kCache)
+      llmrun(kCachedRun + kCache)
           .must_end(0, {"packed cache: cache/tiny-", ": head: found different bytes"});
   REQUIRE(warned.out == plain.out);
   REQUIRE(std::filesystem::file_size(file) > 100);
 }
 
 TEST_CASE_METHOD(PackedRuns, "a packed cache on a full disk leaves no file") {
-  const std::string plain = llmrun(kRun + "-q").out;
+  const std::string plain = llmrun(kCachedRun + "-q").out;
   // A file size limit is a disk that is full.
   const auto limited = [&](const std::string& blocks) {
     const Finished run =
-        shell("(ulimit -f " + blocks + "; exec llmrun " + kRun + kCache + ") 2>&1 | cat");
+        shell("(ulimit -f " + blocks + "; exec llmrun " + kCachedRun + kCache + ") 2>&1 | cat");
     CAPTURE(run.out);
     REQUIRE(contains(run.out, plain));
     REQUIRE(contains(run.out, "packed cache: "));
@@ -117,7 +117,7 @@ TEST_CASE_METHOD(PackedRuns, "a packed cache on a full disk leaves no file") {
   limited("2049");  // of 1024 bytes: the head, and not all of the panels
   REQUIRE(the_cache().empty());
   // What was there stays, even where it cannot be used.
-  llmrun(kRun + kCache).must_end(0);
+  llmrun(kCachedRun + kCache).must_end(0);
   const std::string file = the_cache();
   std::filesystem::resize_file(file, 100);
   limited("0");

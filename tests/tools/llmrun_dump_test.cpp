@@ -7,7 +7,7 @@
 namespace llm::test {
 namespace {
 
-const std::string kRun = "tiny.gguf -p 'a tiny prompt' -n 5 --temp 0 --ignore-eos -q ";
+const std::string kDumpRun = "tiny.gguf -p 'a tiny prompt' -n 5 --temp 0 --ignore-eos -q ";
 
 TapMatrix tap_of(const Dump& dump, int layer, std::string_view name) {
   return require_ok(dump.tap(layer, name));
@@ -21,7 +21,7 @@ class Dumps : public Llmrun {
 }  // namespace
 
 TEST_CASE_METHOD(Dumps, "--dump-layers writes every tap of every token") {
-  const Finished run = llmrun(kRun + "--json --logits-hash --dump-layers a").must_end(0);
+  const Finished run = llmrun(kDumpRun + "--json --logits-hash --dump-layers a").must_end(0);
   const auto json = test::parse_json(run.out);
   std::vector<std::int32_t> tokens = json["prompt_ids"].get<std::vector<std::int32_t>>();
   const std::size_t n_prompt = tokens.size();
@@ -70,11 +70,11 @@ TEST_CASE_METHOD(Dumps, "receipt and dump name the model that ran, not what has 
 }
 
 TEST_CASE_METHOD(Dumps, "a dump of other batches, threads and ISA has the same activations") {
-  llmrun(kRun + "--dump-layers a").must_end(0);
+  llmrun(kDumpRun + "--dump-layers a").must_end(0);
   const Dump expected = load_dump("a");
   for (const char* extra : {"-b 2", "-t 3", "--isa scalar"}) {
     CAPTURE(extra);
-    llmrun(kRun + "--dump-layers b " + extra).must_end(0);
+    llmrun(kDumpRun + "--dump-layers b " + extra).must_end(0);
     const Dump dump = load_dump("b");
     const bool more_steps = dump.step_ptr().size() > expected.step_ptr().size();
     REQUIRE(more_steps == (std::string_view(extra) == "-b 2"));
@@ -86,8 +86,8 @@ TEST_CASE_METHOD(Dumps, "a dump of other batches, threads and ISA has the same a
 }
 
 TEST_CASE_METHOD(Dumps, "--dump-layers changes neither text nor hash") {
-  const Finished plain = llmrun(kRun + "--logits-hash");
-  const Finished dumped = llmrun(kRun + "--logits-hash --dump-layers a");
+  const Finished plain = llmrun(kDumpRun + "--logits-hash");
+  const Finished dumped = llmrun(kDumpRun + "--logits-hash --dump-layers a");
   REQUIRE(dumped.out == plain.out);
   REQUIRE(dumped.err == plain.err);
 }

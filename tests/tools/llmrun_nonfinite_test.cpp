@@ -6,7 +6,7 @@
 namespace llm::test {
 namespace {
 
-const std::string kRun = "bad.gguf -p 'a tiny hen' -n 4 --temp 0 -q ";
+const std::string kBadRun = "bad.gguf -p 'a tiny hen' -n 4 --temp 0 -q ";
 
 }  // namespace
 
@@ -16,8 +16,8 @@ TEST_CASE_METHOD(Llmrun, "bad input 61: llmrun names tensor and block") {
   std::memcpy(model.tensor("blk.0.attn_v.weight").data.data() + 34 * 3, &infinite,
               sizeof(infinite));
   write("bad.gguf", model.bytes());
-  llmrun(kRun).must_refuse(7, {"llmrun: error: ", "bad.gguf: blk.0.attn_v.weight (byte ",
-                               "found NaN or Inf in Q8_0 block 3 (row 3), need finite values"});
+  llmrun(kBadRun).must_refuse(7, {"llmrun: error: ", "bad.gguf: blk.0.attn_v.weight (byte ",
+                                  "found NaN or Inf in Q8_0 block 3 (row 3), need finite values"});
 }
 
 TEST_CASE_METHOD(Llmrun, "bad input 62, 63: llmrun names layer, operation and position") {
@@ -33,7 +33,7 @@ TEST_CASE_METHOD(Llmrun, "bad input 62, 63: llmrun names layer, operation and po
                             "--logits-hash", "-i", "--dump-layers dump.npz"}) {
     const bool chat = std::string_view(extra) == "-i";
     const Finished run = chat ? shell("echo hi | llmrun bad.gguf -q -i --chat-template zephyr")
-                              : llmrun(kRun + extra);
+                              : llmrun(kBadRun + extra);
     run.must_end(7, {"llmrun: error: ", words, "the weights are corrupt or too large for f32"});
     CAPTURE(extra);
     REQUIRE(run.out.find_first_not_of("> \n") == std::string::npos);  // no token was drawn

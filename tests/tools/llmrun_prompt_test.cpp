@@ -6,7 +6,7 @@
 namespace llm::test {
 namespace {
 
-const std::string kRun = "llmrun tiny.gguf -n 0 --json ";
+const std::string kPromptRun = "llmrun tiny.gguf -n 0 --json ";
 
 class Prompts : public Llmrun {
  public:
@@ -22,39 +22,39 @@ TEST_CASE_METHOD(Prompts, "the sources of a prompt") {
   write("text", "from a file\n");
   for (const auto& [command, prompt] : std::vector<std::pair<std::string, std::string>>{
            // A pipe or file on standard input, where none is given.
-           {"echo piped | " + kRun, "piped"},
-           {"(sleep 0.2; echo late) | " + kRun, "late"},
-           {kRun + "< text", "from a file"},
-           {kRun + "<<< 'a word'", "a word"},
-           {"printf 'a\\\\nb' | " + kRun + "-e", "a\nb"},
-           {"true | " + kRun, ""},
-           {kRun + "< /dev/null", ""},
-           {kRun + "<&-", ""},
-           {kRun + "< /dev/zero", ""},
+           {"echo piped | " + kPromptRun, "piped"},
+           {"(sleep 0.2; echo late) | " + kPromptRun, "late"},
+           {kPromptRun + "< text", "from a file"},
+           {kPromptRun + "<<< 'a word'", "a word"},
+           {"printf 'a\\\\nb' | " + kPromptRun + "-e", "a\nb"},
+           {"true | " + kPromptRun, ""},
+           {kPromptRun + "< /dev/null", ""},
+           {kPromptRun + "<&-", ""},
+           {kPromptRun + "< /dev/zero", ""},
            // It is not touched where there is a prompt.
-           {"echo piped | " + kRun + "-p given", "given"},
-           {"echo piped | " + kRun + "given", "given"},
-           {"echo piped | " + kRun + "-p ''", ""},
-           {"echo piped | " + kRun + "-f text", "from a file"},
+           {"echo piped | " + kPromptRun + "-p given", "given"},
+           {"echo piped | " + kPromptRun + "given", "given"},
+           {"echo piped | " + kPromptRun + "-p ''", ""},
+           {"echo piped | " + kPromptRun + "-f text", "from a file"},
            // Unless - asks for it: then it comes after a blank line.
-           {"echo piped | " + kRun + "-p given -", "given\n\npiped"},
-           {"echo piped | " + kRun + "given -", "given\n\npiped"},
-           {"echo piped | " + kRun + "-f text -", "from a file\n\npiped"},
-           {kRun + "given - < /dev/null", "given"},
-           {"echo piped | " + kRun + "-", "piped"},
-           {"echo piped | " + kRun + "-p -", "piped"}}) {
+           {"echo piped | " + kPromptRun + "-p given -", "given\n\npiped"},
+           {"echo piped | " + kPromptRun + "given -", "given\n\npiped"},
+           {"echo piped | " + kPromptRun + "-f text -", "from a file\n\npiped"},
+           {kPromptRun + "given - < /dev/null", "given"},
+           {"echo piped | " + kPromptRun + "-", "piped"},
+           {"echo piped | " + kPromptRun + "-p -", "piped"}}) {
     CAPTURE(command);
     REQUIRE(prompt_of(command) == prompt);
   }
-  shell("head -c 67108860 /dev/zero | tr '\\0' x | " + kRun + "-p 'a prompt' -")
+  shell("head -c 67108860 /dev/zero | tr '\\0' x | " + kPromptRun + "-p 'a prompt' -")
       .must_end(5, {"prompt: found 67108870 bytes, need at most 67108864"});
 }
 
 TEST_CASE_METHOD(Prompts,
                  "standard input that is not asked for holds up nothing and loses nothing") {
   // An open pipe that nobody writes to does not hold the program up.
-  REQUIRE(prompt_of("mkfifo in; sleep 1000 > in & job=$!\n" + kRun + "-p given < in; kill $job") ==
-          "given");
+  REQUIRE(prompt_of("mkfifo in; sleep 1000 > in & job=$!\n" + kPromptRun +
+                    "-p given < in; kill $job") == "given");
   // Nor does a loop lose its lines.
   for (const char* loop :
        {"while read -r line; do llmrun tiny.gguf -p \"$line\" -n 0 --jsonl; done < list",
@@ -67,13 +67,13 @@ TEST_CASE_METHOD(Prompts,
     REQUIRE(contains(all.out, "\"prompt\":\"three\""));
   }
   // Text that is there and not read is told.
-  const Finished told = shell("echo piped | (sleep 0.1; " + kRun + "-p given)");
+  const Finished told = shell("echo piped | (sleep 0.1; " + kPromptRun + "-p given)");
   REQUIRE(contains(told.err, "warning: standard input is not read, because there is a prompt"));
   REQUIRE(!contains(llmrun(std::string("tiny.gguf -n 0 -p given")).err, "standard input"));
 }
 
 TEST_CASE_METHOD(Prompts, "waiting for a prompt is said") {
-  const Finished run = shell(std::string("(sleep 2.5; echo late) | ") + kRun);
+  const Finished run = shell(std::string("(sleep 2.5; echo late) | ") + kPromptRun);
   REQUIRE(contains(run.err, "waiting for the prompt on standard input"));
   REQUIRE(test::parse_json(run.out)["prompt"] == "late");
 }

@@ -1,6 +1,7 @@
 // What is said of answers that this engine gives with int8 activations and a coarser KV cache.
 
 #include "engine/sampler/sampler.h"
+#include "tests/support/embedded_model.h"
 #include "tests/support/test.h"
 #include "validate/remote_server/judge.h"
 #include "validate/remote_server/kv_filters.h"
@@ -8,10 +9,6 @@
 
 namespace llm::test {
 namespace {
-
-std::shared_ptr<const Model> embedded() {
-  return require_ok(Model::load(LLM_SOURCE_DIR "/models/fable-3m-q4_k_m.gguf", {.threads = 2}));
-}
 
 /// The greedy answer, as a server with such a cache reports it.
 JudgeAnswer answer_of(Sequence& sequence, const JudgeQuestion& question) {
@@ -35,7 +32,7 @@ JudgeAnswer answer_of(Sequence& sequence, const JudgeQuestion& question) {
 
 /// The verdict on a server whose keys and values go through `filter`.
 CheckResult verdict_on(KvFilter filter) {
-  const auto model = embedded();
+  const auto model = embedded(2);
   const std::vector<JudgeQuestion> questions = judge_questions(*model);
   const auto sequence = require_ok(open_sequence(model, {.kv = KvType::kF16}));
   sequence->executor().set_kv_filter(filter);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kNoise = 0.5;
 
-TopStep step(std::vector<TokenId> ids) { return {std::move(ids), {9, 8.5F, 7}}; }
+TopStep choices(std::vector<TokenId> ids) { return {std::move(ids), {9, 8.5F, 7}}; }
 
 LogitNoise error_of(float size) {
   LogitNoise error;
@@ -20,8 +20,9 @@ LogitNoise error_of(float size) {
 /// A prompt of one step with that choice of the engine: 10 is the reference's, 11 half a logit
 /// after it, 12 two, 99 outside its top.
 PromptOutcome prompt(const std::string& id, TokenId choice) {
-  const std::vector<TopStep> reference = {step({10, 11, 12})};
-  const std::vector<TopStep> engine = {choice == 10 ? step({10, 11, 12}) : step({choice, 10, 50})};
+  const std::vector<TopStep> reference = {choices({10, 11, 12})};
+  const std::vector<TopStep> engine = {choice == 10 ? choices({10, 11, 12})
+                                                    : choices({choice, 10, 50})};
   return {id, compare_lockstep(reference, engine), compare_forced(reference, engine)};
 }
 

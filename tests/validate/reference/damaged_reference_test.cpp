@@ -10,7 +10,7 @@ namespace llm::test {
 namespace {
 
 template <typename T>
-std::vector<std::byte> bytes_of(const std::vector<T>& values) {
+std::vector<std::byte> as_array_bytes(const std::vector<T>& values) {
   const auto bytes = std::as_bytes(std::span(values));
   return {bytes.begin(), bytes.end()};
 }
@@ -21,9 +21,9 @@ std::vector<float> floats(const NpyArray& array) { return require_ok(array.as_f3
 using Damage = std::function<bool(NpyArray&)>;
 
 /// A small model and a run of it, which passes as its own reference.
-class Bench {
+class Damaged {
  public:
-  Bench() {
+  Damaged() {
     const std::string path = folder_.write("m.gguf", TinyGguf::llama({.n_layers = 2}).bytes());
     model_ = require_ok(Model::load(path, {.compute = Compute::kF32, .threads = 1}));
     const std::vector<TokenId> tokens = {1, 70, 71, 72, 260};
@@ -65,7 +65,7 @@ class Bench {
           if (key == "__meta__") {
             std::string text(reinterpret_cast<const char*>(a.data.data()), a.data.size());
             rewrite(text);
-            a.data = bytes_of(std::vector<char>(text.begin(), text.end()));
+            a.data = as_array_bytes(std::vector<char>(text.begin(), text.end()));
             a.shape = {text.size()};
           }
           return keeps(key);
@@ -107,7 +107,7 @@ Damage shaped(std::vector<std::uint64_t> shape) {
 
 Damage filled(float value) {
   return [value](NpyArray& a) {
-    a.data = bytes_of(std::vector<float>(a.data.size() / 4, value));
+    a.data = as_array_bytes(std::vector<float>(a.data.size() / 4, value));
     return true;
   };
 }
@@ -119,7 +119,7 @@ Damage retyped(NpyType type, double factor) {
     for (const float v : floats(a))
       values.push_back(static_cast<T>(static_cast<double>(v) * factor));
     a.type = type;
-    a.data = bytes_of(values);
+    a.data = as_array_bytes(values);
     return true;
   };
 }
@@ -132,7 +132,7 @@ std::string key_of(std::size_t step, int layer, std::string_view tap) {
 
 TEST_CASE("every tap of another shape or type is refused, naming key and both shapes",
           "[damaged]") {
-  Bench bench;
+  Damaged bench;
   REQUIRE(bench.verdict([](const auto&, auto&) { return true; }) == "PASS");
   for (const auto& [tap, layer] : taps_of_model(effort(2, 1))) {
     const std::uint64_t width = tap->width.of(bench.config(), layer);
@@ -160,7 +160,7 @@ TEST_CASE("every tap of another shape or type is refused, naming key and both sh
 }
 
 TEST_CASE("values of a reference that are none, or huge, or rounded, fail", "[damaged]") {
-  Bench bench;
+  Damaged bench;
   const ComputeMode int8{Compute::kInt8, KvType::kF16};
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -181,7 +181,7 @@ TEST_CASE("values of a reference that are none, or huge, or rounded, fail", "[da
 }
 
 TEST_CASE("a reference without logits is refused, whatever it declares", "[damaged]") {
-  Bench bench;
+  Damaged bench;
   std::string all = R"("taps_absent":{"probs":"never")";
   for (const Tap& tap : kTaps) all += ",\"" + std::string(tap.name) + R"(":"forgotten")";
   const auto declare_absent = [&](std::string& text) {
@@ -205,7 +205,7 @@ TEST_CASE("a reference without logits is refused, whatever it declares", "[damag
 }
 
 TEST_CASE("metadata, tokens and steps that cannot be are refused or fail", "[damaged]") {
-  Bench bench;
+  Damaged bench;
   const auto tokens = [&](std::vector<std::int64_t> ids) {
     return bench.verdict([&](const std::string& key, NpyArray& a) {
       const bool changed = key == "tokens" || key == "positions" || key == "step_ptr";
@@ -214,7 +214,7 @@ TEST_CASE("metadata, tokens and steps that cannot be are refused or fail", "[dam
       for (std::size_t i = 0; i < ids.size() && key == "positions"; ++i)
         values[i] = static_cast<std::int64_t>(i);
       if (key == "step_ptr") values = {0, 4, static_cast<std::int64_t>(ids.size())};
-      a = {NpyType::kI64, {values.size()}, bytes_of(values)};
+      a = {NpyType::kI64, {values.size()}, as_array_bytes(values)};
       return true;
     });
   };

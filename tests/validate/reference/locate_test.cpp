@@ -13,9 +13,9 @@ namespace {
 
 constexpr int kGlobal = ProbeSink::kGlobal;
 
-class Bench {
+class Locating {
  public:
-  explicit Bench(Compute compute)
+  explicit Locating(Compute compute)
       : kv_(compute == Compute::kF32 ? KvType::kF32 : KvType::kF16),
         model_(require_ok(Model::load(LLM_SOURCE_DIR "/models/fable-3m-f16.gguf",
                                       {.compute = compute, .threads = 2}))),
@@ -81,14 +81,14 @@ std::string names(const Location& location) {
 }  // namespace
 
 TEST_CASE("a clean run has no op with an error of its own", "[locate]") {
-  const Bench bench(GENERATE(Compute::kF32, Compute::kInt8));
+  const Locating bench(GENERATE(Compute::kF32, Compute::kInt8));
   CHECK(names(bench.locate_reference(bench.clean())).empty());
   CHECK(check_hyper_parameters(bench.clean().meta(), bench.model().config()).empty());
   CHECK(require_ok(check_quantizer(bench.replay(), bench.clean())).empty());
 }
 
 TEST_CASE("the op that went wrong is named, not those it misled", "[locate]") {
-  const Bench bench(Compute::kF32);
+  const Locating bench(Compute::kF32);
   const auto [layer, tap] = GENERATE(table<int, std::string>(
       {{kGlobal, "embd"}, {0, "v"}, {1, "attn_ctx"}, {2, "gate"}, {3, "l_out"}}));
   CAPTURE(layer, tap);
@@ -101,7 +101,7 @@ TEST_CASE("the op that went wrong is named, not those it misled", "[locate]") {
 }
 
 TEST_CASE("a reference that the definition cannot follow blames the definition", "[locate]") {
-  const Bench bench(Compute::kF32);
+  const Locating bench(Compute::kF32);
   const auto change = [](TapMatrix& m) { m.values[5] *= 1.5F; };
   const Dump bad = bench.spoiled(1, "k", change);
   const auto found = bench.locate_reference(bad);
@@ -113,7 +113,7 @@ TEST_CASE("a reference that the definition cannot follow blames the definition",
 }
 
 TEST_CASE("an input passed through is recognised", "[locate]") {
-  const Bench bench(Compute::kF32);
+  const Locating bench(Compute::kF32);
   const TapMatrix input = require_ok(bench.clean().tap(2, "ffn_inp"));
   const Dump bad = bench.spoiled(2, "l_out", [&](TapMatrix& m) { m = input; });
   const auto found = bench.locate_against_clean(bad);
@@ -124,7 +124,7 @@ TEST_CASE("an input passed through is recognised", "[locate]") {
 }
 
 TEST_CASE("steps of one token are told from batches", "[locate]") {
-  const Bench bench(Compute::kF32);
+  const Locating bench(Compute::kF32);
   const Dump bad = bench.spoiled(0, "q", [](TapMatrix& q) {
     for (std::size_t i = 5 * q.features; i < q.values.size(); ++i) q.values[i] *= -1;
   });
@@ -137,7 +137,7 @@ namespace {
 
 /// A reference that differs from the model by what a wrong op would give: its likely cause.
 template <typename Change>
-std::string cause_of(const Bench& bench, int layer, std::string_view tap, const Change& change) {
+std::string cause_of(const Locating& bench, int layer, std::string_view tap, const Change& change) {
   const auto found = bench.locate_reference(bench.spoiled(layer, tap, change));
   REQUIRE(names(found) == tap_label(layer, tap) + " ");
   return found.findings[0].cause;
@@ -162,7 +162,7 @@ auto turned(std::size_t head_dim, const Angle& angle) {
 }  // namespace
 
 TEST_CASE("the likely cause follows from the form and the size of the difference", "[locate]") {
-  const Bench bench(Compute::kF32);
+  const Locating bench(Compute::kF32);
   const auto cause = [&](std::string_view tap, const auto& change) {
     return cause_of(bench, 1, tap, change);
   };
@@ -209,7 +209,7 @@ TEST_CASE("the likely cause follows from the form and the size of the difference
 }
 
 TEST_CASE("exchanged tensors are recognised by the values of the other op", "[locate]") {
-  const Bench bench(Compute::kF32);
+  const Locating bench(Compute::kF32);
   const TapMatrix gate = require_ok(bench.clean().tap(1, "gate"));
   const TapMatrix up = require_ok(bench.clean().tap(1, "up"));
   const Dump reference =
@@ -225,7 +225,7 @@ TEST_CASE("exchanged tensors are recognised by the values of the other op", "[lo
 }
 
 TEST_CASE("numbers that a reference was computed with are found", "[locate]") {
-  const Bench bench(Compute::kF32);
+  const Locating bench(Compute::kF32);
   const HyperParameters& config = bench.model().config();
   const auto eps = static_cast<double>(config.norm_eps);
   const TapMatrix x = require_ok(bench.clean().tap(1, "ffn_inp"));
@@ -260,7 +260,7 @@ TEST_CASE("numbers that a reference was computed with are found", "[locate]") {
 }
 
 TEST_CASE("attention's first token tells scores from values", "[locate]") {
-  const Bench bench(Compute::kF32);
+  const Locating bench(Compute::kF32);
   const auto wrong_from = [&](std::size_t first) {
     return cause_of(bench, 2, "attn_ctx", [=](TapMatrix& m) {
       for (std::size_t i = first * m.features; i < m.values.size(); ++i)
@@ -272,7 +272,7 @@ TEST_CASE("attention's first token tells scores from values", "[locate]") {
 }
 
 TEST_CASE("contradicting hyper-parameters are listed", "[locate]") {
-  const Bench bench(Compute::kF32);
+  const Locating bench(Compute::kF32);
   DumpMeta meta = bench.clean().meta();
   meta.eps = 1e-6;
   meta.rope_theta = 500000;
