@@ -251,13 +251,11 @@ Team::Team(int count, bool own_cpus, std::optional<std::uint64_t> waits)
       shares_(std::make_unique<Share[]>(static_cast<std::size_t>(count))) {}
 
 void Team::wait(int worker) {
-  // Nobody takes tasks of the barrier before last any more.
-  const int generation = generation_.load(std::memory_order_relaxed);
-  shares_[worker].taken[(generation + 1) & 1].store(0, std::memory_order_relaxed);
-  if (count_ == 1) {
-    generation_.store(generation + 1, std::memory_order_relaxed);
-    return;
-  }
+  // Nobody takes tasks of before the last barrier any more.
+  Share& mine = shares_[worker];
+  mine.parity ^= 1;
+  mine.taken[mine.parity].store(0, std::memory_order_relaxed);
+  if (count_ == 1) return;
   doze();
   meet();
   doze();

@@ -50,7 +50,7 @@ class Team {
   /// worker follow each other, so that what they read does, for the CPU's prefetchers; only once
   /// its own share (Worker::share) is done are they another's.
   std::size_t take_task(int worker, std::size_t n) {
-    const std::size_t parity = generation_.load(std::memory_order_relaxed) & 1;
+    const int parity = shares_[worker].parity;
     for (int i = 0; i < count_; ++i) {
       const int owner = worker + i < count_ ? worker + i : worker + i - count_;
       const Range own = share(n, owner);
@@ -99,9 +99,10 @@ class Team {
   std::atomic<int> arrived_ = 0;
   std::atomic<bool> abandoned_ = false;  ///< set before generation_ moves on
   /// How many tasks of a worker's share are taken, before barriers of even and of odd number: its
-  /// owner resets the one that is not in use, before it waits.
+  /// owner resets the one that is not in use, before it waits. `parity` is the owner's own.
   struct alignas(64) Share {
     std::atomic<std::size_t> taken[2] = {0, 0};
+    int parity = 0;
   };
   const std::unique_ptr<Share[]> shares_;
   alignas(64) std::atomic<int> generation_ = 0;  ///< barriers so far; read while waiting

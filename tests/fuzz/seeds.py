@@ -15,15 +15,19 @@ import tiny_files as tiny
 
 ROOT = tiny.ROOT
 HERE = Path(__file__).resolve().parent
-PATHS = ["/v1/completions", "/infill", "/v1/chat/completions", "/v1/responses", "/v1/messages", "/api/chat", "/api/generate",
-         "/v1/embeddings", "/api/embed", "/v1/messages/count_tokens", "/tokenize", "/detokenize"]  # as request_target.cpp
 N_TOKENIZERS = 9
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {
     "type": "object", "properties": {"s": {"type": "string"}, "n": {"type": "integer"}}, "required": ["s"]}}}
 HI = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
 
 
-def bodies() -> list[tuple[int, dict]]:
+def parsers() -> list[str]:
+    """The parsers of request_target.cpp, whose number is the first byte of its input."""
+    lists = re.findall(r"constexpr Parse<.*?\{(.*?)\}", (HERE / "request_target.cpp").read_text(), re.S)
+    return re.findall(r"\w+", ",".join(lists))
+
+
+def bodies() -> list[tuple[str, dict]]:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"s\": \"x\"}"}}
     history = HI + [{"role": "assistant", "content": None, "tool_calls": [call]},
                     {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "18"}]}]
@@ -35,29 +39,32 @@ def bodies() -> list[tuple[int, dict]]:
     own = {"name": "f", "input_schema": TOOL["function"]["parameters"]}
     schema = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "integer"}}}
     return [
-        (0, {"prompt": "Once", **sampling, "echo": True, "logprobs": 2}),
-        (0, {"prompt": [[5, 6], [7]], "stream": True, "stream_options": {"include_usage": True}, "suffix": "x"}),
-        (1, {"input_prefix": "a", "input_suffix": "b", "input_extra": [{"filename": "f", "text": "t"}], "n_predict": 3}),
-        (2, {"messages": HI, **sampling, "logprobs": True, "top_logprobs": 2, "user": "u"}),
-        (2, {"messages": history, "tools": [TOOL], "tool_choice": "auto", "parallel_tool_calls": False}),
-        (2, {"messages": HI, "response_format": schema, "chat_template_kwargs": {"enable_thinking": False}}),
-        (3, {"input": "Hi", "instructions": "Be brief.", "max_output_tokens": 4}),
-        (3, {"input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+        ("parse_completion", {"prompt": "Once", **sampling, "echo": True, "logprobs": 2}),
+        ("parse_completion", {"prompt": [[5, 6], [7]], "stream": True, "stream_options": {"include_usage": True}, "suffix": "x"}),
+        ("parse_infill", {"input_prefix": "a", "input_suffix": "b", "input_extra": [{"filename": "f", "text": "t"}], "n_predict": 3}),
+        ("parse_chat", {"messages": HI, **sampling, "logprobs": True, "top_logprobs": 2, "user": "u"}),
+        ("parse_chat", {"messages": history, "tools": [TOOL], "tool_choice": "auto", "parallel_tool_calls": False}),
+        ("parse_chat", {"messages": HI, "response_format": schema, "chat_template_kwargs": {"enable_thinking": False}}),
+        ("parse_responses", {"input": "Hi", "instructions": "Be brief.", "max_output_tokens": 4}),
+        ("parse_responses", {"input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
                        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
                        {"type": "function_call_output", "call_id": "c", "output": "18"}],
              "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}]}),
-        (4, {"messages": blocks, "max_tokens": 4, "system": [{"type": "text", "text": "Be."}], "tools": [own],
+        ("parse_messages", {"messages": blocks, "max_tokens": 4, "system": [{"type": "text", "text": "Be."}], "tools": [own],
              "tool_choice": {"type": "auto"}}),
-        (5, {"messages": HI + [{"role": "assistant", "content": "", "tool_calls": [
+        ("parse_ollama_chat", {"messages": HI + [{"role": "assistant", "content": "", "tool_calls": [
             {"function": {"name": "f", "arguments": {"s": "x"}}}]}, {"role": "tool", "content": "18"}],
             "tools": [TOOL], "options": {"temperature": 0, "num_predict": 3, "stop": ["x"]}, "think": False}),
-        (6, {"prompt": "Hi", "system": "Be.", "format": "json", "options": {"seed": 1}, "stream": False}),
-        (7, {"input": ["a", "b"], "encoding_format": "base64", "dimensions": 4}),
-        (8, {"input": "a", "truncate": True}),
-        (9, {"messages": blocks, "system": "Be."}),
-        (10, {"prompt": "Hi", "add_special": True, "parse_special": True}),
-        (10, {"messages": HI}),
-        (11, {"tokens": [5, 6, 7]}),
+        ("parse_ollama_text", {"prompt": "Hi", "system": "Be.", "format": "json", "options": {"seed": 1}, "stream": False}),
+        ("parse_embeddings", {"input": ["a", "b"], "encoding_format": "base64", "dimensions": 4}),
+        ("parse_ollama_embed", {"input": "a", "truncate": True}),
+        ("parse_ollama_embedding", {"prompt": "a"}),
+        ("parse_llama", {"prompt": "Once", "n_predict": 3, "cache_prompt": True, "samplers": ["top_k"]}),
+        ("parse_rerank", {"query": "a", "documents": ["b", {"text": "c"}], "top_n": 1}),
+        ("count_answer", {"messages": blocks, "system": "Be."}),
+        ("tokenize_answer", {"prompt": "Hi", "add_special": True, "parse_special": True}),
+        ("tokenize_answer", {"messages": HI}),
+        ("detokenize_answer", {"tokens": [5, 6, 7]}),
     ]
 
 
@@ -165,8 +172,8 @@ def own_seeds():
             yield "reply", bytes([form, i % 4]) + reply.encode()
     for kind, source in GRAMMARS:
         yield "grammar", bytes([kind]) + text(b"\5abc\x10\x22") + source.encode()
-    for path, body in bodies():
-        yield "request", bytes([path]) + json.dumps(body).encode()
+    for parser, body in bodies():
+        yield "request", bytes([parsers().index(parser)]) + json.dumps(body).encode()
     for request in HTTP:
         yield "http", b"\3" + request.encode()
     for template in templates():

@@ -97,7 +97,7 @@ KINDS = {
     "digits": b"1" * (SIZE - 200),
 }
 
-# What must stand beside a field, so that it is read at all.
+# What must stand beside a field, so that it is read at all; nothing for other paths.
 NEEDED = {
     "/v1/completions": {"prompt": "a", "max_tokens": 1},
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1},
@@ -109,7 +109,6 @@ NEEDED = {
     "/api/chat": {"messages": [{"role": "user", "content": "a"}], "options": {"num_predict": 1}, "stream": False},
     "/api/generate": {"prompt": "a", "options": {"num_predict": 1}, "stream": False},
     "/api/embeddings": {"prompt": "a"},
-    "/api/show": {},
     "/completion": {"prompt": "a", "n_predict": 1},
     "/completions": {"prompt": "a", "n_predict": 1},
     "/apply-template": {"messages": [{"role": "user", "content": "a"}]},
@@ -291,7 +290,7 @@ def fields(url: str):
         body = operations["post"]["requestBody"]["content"]["application/json"]["schema"]
         body = schemas[body["$ref"].rsplit("/", 1)[-1]]
         for field in [*body["properties"], "no such field"]:
-            others = {name: value for name, value in NEEDED[path].items() if name != field}
+            others = {name: value for name, value in NEEDED.get(path, {}).items() if name != field}
             if path == "/tokenize" and field == "prompt":
                 others = {}
             start = json.dumps(others).encode()[:-1] + (b"," if others else b"")

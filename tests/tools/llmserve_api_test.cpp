@@ -182,6 +182,8 @@ TEST_CASE("the description of the API has the paths that there are", "[llmserve]
     const Reply options = server.ask(start("OPTIONS"));
     CHECK(options.status == 204);
     CHECK(methods["options"]["responses"].contains("204"));
+    for (const auto& [method, operation] : methods.items())
+      if (method == "get" || method == "post") CHECK(operation["responses"].contains("200"));
     CHECK(options.header("Allow") == (is_post      ? "POST, OPTIONS"
                                       : takes_post ? "GET, POST, OPTIONS"
                                                    : "GET, OPTIONS"));

@@ -57,11 +57,12 @@ OptionTable make_check_table(CheckArguments& a) {
   table.file("receipt-log", "LOG", &a.receipt_log,
              "check that no line of a receipt log (of llmserve --receipts) was changed, moved or "
              "removed; LOG is the log or its folder; needs no model");
-  table.file("audit", "RECEIPT.json", &a.audit,
-             "spot-check a receipt that has a hash of the activations and was made by another "
-             "person: recompute some of the activations. --challenge selects which. The other "
-             "person then writes a file with the inputs of these activations (--make-opening), and "
-             "you pass this file with --opening (docs/receipts.md)");
+  table.file(
+      "audit", "RECEIPT.json", &a.audit,
+      "spot-check another person's receipt that has a hash of the activations: recompute some "
+      "of them. Send that person a random text (--challenge); they run --make-opening with "
+      "it and send you the file. Then run --audit with the same --challenge and --opening "
+      "FILE (docs/receipts.md)");
   table.text("judge", "URL", &a.judge,
              "request greedy output from another engine's server (OpenAI API) that runs this model "
              "file; report whether the output is correct, or which bug explains it");
@@ -73,8 +74,9 @@ OptionTable make_check_table(CheckArguments& a) {
              "the tokens of the reference");
   table.file("imatrix", "OUT.gguf", &a.imatrix,
              "write the importance matrix of the text of --text, for llmquant --imatrix: sums of "
-             "the squares of what goes into every matrix product");
-  table.file("text", "FILE", &a.text, "text for --imatrix, like what the model is used for");
+             "the squares of the inputs of every matrix product");
+  table.file("text", "FILE", &a.text,
+             "text for --imatrix; it should resemble the texts that the model is used for");
   table.file("ppl", "FILE", &a.ppl,
              "print the perplexity of the text in FILE; every token is scored once");
   table.file("kld", "REF", &a.kld,
@@ -158,10 +160,11 @@ OptionTable make_check_table(CheckArguments& a) {
       "f16 if the "
       "activations are int8, f32 if they are f32. With --layer-diff and --stages, the run with f32 "
       "activations always has an f32 KV cache");
-  table.file("tol", "FILE", &a.limits,
-             "--layer-diff: JSON file with error limits for a run of the whole model, in which the "
-             "errors of each layer are passed on to the next. They replace the limits that "
-             "llmcheck derives from this model's sensitivity to rounding (docs/tolerances.md)");
+  table.file(
+      "tol", "FILE", &a.limits,
+      "--layer-diff: JSON file with error limits, in place of those that llmcheck derives from "
+      "this model's sensitivity to rounding. They are for the run of the whole model, where "
+      "each layer also has the errors of the layers before it (docs/tolerances.md)");
   table.text("p,prompt", "TEXT", &a.prompt, "prompt for --dump and --self");
   add_isa_option(table, &a.isa);
   table.integer("t,threads", "N", &a.threads, 0, 1024,

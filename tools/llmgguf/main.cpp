@@ -96,7 +96,7 @@ OptionTable make_table(GgufArguments& arguments) {
                {{"f16", KvType::kF16}, {"f32", KvType::kF32}, {"q8", KvType::kQ8}},
                "size: type of the KV cache");
   table.flag("dequantize", &arguments.dequantize,
-             "merge-lora: write quantized tensors that the adapter updates in F32");
+             "merge-lora: if the adapter changes a quantized tensor, write this tensor in F32");
   table.flag("force", &arguments.force, "replace files that exist");
   table.example("llmgguf show model.gguf", "print metadata and tensors");
   table.example("llmgguf verify model.gguf",

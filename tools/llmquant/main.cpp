@@ -76,18 +76,22 @@ OptionTable make_table(Arguments& arguments) {
   table.positional("THREADS", &arguments.threads, false,
                    "number of threads; default: all CPUs that this process may use");
   table.file("imatrix", "FILE", &arguments.imatrix,
-             "importance matrix of llmcheck --imatrix or llama-imatrix: errors count as much as "
-             "the activations that the weights are multiplied with");
-  table.flag("allow-unweighted", &arguments.plan.allow_unweighted,
-             "let all columns of a matrix count the same where --imatrix is needed but has nothing "
-             "about it");
-  table.text("target-size", "SIZE", &arguments.target_size,
-             "with TYPE AUTO: choose the types of matrices by their measured noise, so that it is "
-             "as small as a file of at most SIZE allows; SIZE is like 4.5GiB, 900MB or 4.5bpw "
-             "(bits for each weight of the model)");
-  table.text("target-noise", "NOISE", &arguments.target_noise,
-             "with TYPE AUTO: make the file as small as a mean noise of at most NOISE allows, like "
-             "0.01: that of a matrix is the squared error of its products, relative to them");
+             "importance matrix of llmcheck --imatrix or llama-imatrix: the larger the activations "
+             "that a weight is multiplied with, the more its error counts");
+  table.flag(
+      "allow-unweighted", &arguments.plan.allow_unweighted,
+      "if a matrix needs importances and --imatrix has none for it, let all its columns count "
+      "the same instead of ending with an error");
+  table.text(
+      "target-size", "SIZE", &arguments.target_size,
+      "with TYPE AUTO: choose a type for each matrix, so that the file has at most SIZE and the "
+      "measured noise is as low as possible; SIZE is like 4.5GiB, 900MB or 4.5bpw (bits for "
+      "each weight of the model)");
+  table.text(
+      "target-noise", "NOISE", &arguments.target_noise,
+      "with TYPE AUTO: choose a type for each matrix, so that the mean noise is at most NOISE "
+      "(such as 0.01) and the file is as small as possible. The noise of a matrix is the mean "
+      "squared error of its products, divided by their mean square");
   table.flag("pure", &arguments.plan.pure, "use the same type for all matrices");
   table.flag("leave-output-tensor", &arguments.plan.leave_output, "keep the type of output.weight");
   table.text("output-tensor-type", "TYPE", &arguments.plan.output_type,
@@ -115,9 +119,10 @@ OptionTable make_table(Arguments& arguments) {
                 "use Q8_0 for output.weight");
   table.example(
       "llmquant m.gguf out.gguf AUTO --imatrix m.imatrix.gguf --target-size 4.5GiB --dry-run",
-      "print the noise of the types of each matrix, and a choice for a file of that size");
-  table.example("llmquant m.gguf out.gguf IQ2_M --imatrix m.imatrix.gguf",
-                "make the errors small that matter for the text of an importance matrix");
+      "print the noise of each matrix in each type, and the types chosen for a file of that size");
+  table.example(
+      "llmquant m.gguf out.gguf IQ2_M --imatrix m.imatrix.gguf",
+      "quantize with an importance matrix: errors that matter for its text become smaller");
   return table;
 }
 

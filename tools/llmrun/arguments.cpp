@@ -315,14 +315,16 @@ OptionTable make_run_table(RunArguments& arguments) {
   table.example("llmrun model.gguf --chat -p \"Why is the sky blue?\"", "answer one question");
   table.example("llmrun model.gguf -p \"Once upon a time\" -n 64", "continue a text");
   table.example("llmrun model.gguf -i --system \"You are terse.\"", "chat with a system message");
-  table.example("llmrun run OWNER/REPO[:QUANT] [PROMPT]",
-                "the same with a model of the Hugging Face hub; there are also serve, list, pull, "
-                "show and rm, as Ollama has them");
+  table.example(
+      "llmrun run OWNER/REPO[:QUANT] [PROMPT]",
+      "chat with a model of the Hugging Face hub, or continue PROMPT; as in Ollama, there are "
+      "also llmrun serve, list, pull, show and rm");
   table.example("llmrun model.gguf -f prompt.txt --temp 0 --json", "print a greedy output as JSON");
   table.example("llmrun model.gguf --chat -p \"Name a town.\" --regex '[A-Z][a-z]{2,12}'",
                 "give an answer that matches a regular expression");
   table.example("llmrun replay r.json --at 40 --set temperature=0",
-                "continue a recorded output (--receipt r.json) differently from its token 40 on");
+                "continue an output recorded with --receipt r.json from its token 40 on, with "
+                "temperature 0 instead");
   table.example("llmrun model.gguf -p Hi -n 8 --logits-hash",
                 "print the hash of all logits, to compare it with that of another run");
   return table;

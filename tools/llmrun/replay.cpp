@@ -64,14 +64,16 @@ OptionTable make_replay_table(ReplayArguments& a) {
           "and in its subfolder models");
   table.integer("at", "N", &a.at, 0, INT32_MAX,
                 "keep the first N tokens of the output and generate the rest. Without --set and "
-                "--edit, the rest must equal the receipt, with the hash of the logits");
-  table.texts("set", "KEY=VALUE", &a.set,
-              "generate the rest with a different setting: a sampling option of llmrun "
-              "(temperature, top-k, ...), seed, or n (the maximum length, with the tokens that are "
-              "kept); may be repeated");
+                "--edit, the tokens and the hash of the logits must equal those of the receipt");
+  table.texts(
+      "set", "KEY=VALUE", &a.set,
+      "generate the rest with a different setting: a sampling option of llmrun "
+      "(temperature, top-k, ...), seed, or n (the maximum length of the output, including the "
+      "tokens that are kept); may be repeated");
   table.texts(
       "edit", "K=TEXT", &a.edit,
-      "replace the text of message K of the prompt, counted from 1 with the system message; "
+      "replace the text of message K of the prompt; the first message is 1, also if it is a system "
+      "message; "
       "K=@FILE reads it from a file; may be repeated");
   table.file("receipt", "FILE", &a.out, "write a receipt of the new run");
   add_isa_option(table, &a.isa);

@@ -102,8 +102,8 @@ void add_scheduler_options(OptionTable& table, ServeArguments& a) {
                "memory for the KV cache of all requests together. If one full context (-c) does "
                "not fit, -c is reduced; apart from this, never changes a result")
       .shown_default(
-          "enough for --parallel full contexts, but at most 1024 MiB; if one full context needs "
-          "more, enough for one");
+          "enough for as many full contexts as --parallel says, but at most 1024 MiB; always "
+          "enough for one full context");
   table.file("cache-dir", "DIR", &a.cache_dir,
              "keep the KV cache of prompts and responses in files in DIR, so that a later start "
              "can reuse it; servers may share DIR");

@@ -156,9 +156,13 @@ std::unique_ptr<AnswerWriter> AnswerWriter::create(const ServedModel& served,
     case AnswerShape::kOllamaText:
     case AnswerShape::kOllamaRaw:
       return ollama_writer(served, request);
-    default:
-      return completion_writer(served, request);
+    case AnswerShape::kCompletions:
+    case AnswerShape::kInfill:
+    case AnswerShape::kLlama:
+    case AnswerShape::kChat:
+      break;
   }
+  return completion_writer(served, request);
 }
 
 std::size_t AnswerWriter::prompt_tokens() const {

@@ -13,7 +13,7 @@ struct Operation {
   std::string_view method;
   std::string_view path;  ///< "{name}" stands for what follows, to its end
   bool needs_key;
-  const char* id;       ///< names its answers in answers.json
+  const char* id;       ///< names its answers in response_schemas.json
   const char* summary;  ///< without a full stop
   /// What is sent: a name for it and its table.
   struct Body {
@@ -24,7 +24,7 @@ struct Operation {
 };
 
 /// The API as OpenAPI 3.1: paths from `operations`, bodies from the
-/// tables that read them, answers from answers.json.
+/// tables that read them, answers from response_schemas.json.
 std::string openapi_text(std::span<const Operation> operations);
 
 }  // namespace llm

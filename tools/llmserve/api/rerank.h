@@ -16,7 +16,7 @@ namespace llm {
 
 JsonFields rerank_fields(const ServedModel* served, RequestBody& body);
 
-/// Errors: kUsage naming the field, or `model` for one that is neither; kResource for a text that
+/// Errors: kUsage naming the field (`documents`: the model is neither); kResource for a text that
 /// is longer than the context.
 Result<AnswerRequest> parse_rerank(const OrderedJson& body, const ServedModel& served);
 
