@@ -59,9 +59,9 @@ OptionTable make_check_table(CheckArguments& a) {
              "removed; LOG is the log or its folder; needs no model");
   table.file(
       "audit", "RECEIPT.json", &a.audit,
-      "spot-check another person's receipt that has a hash of the activations: recompute some "
-      "of them. Send that person a random text (--challenge); they run --make-opening with "
-      "it and send you the file. Then run --audit with the same --challenge and --opening "
+      "spot-check another person's receipt that has a hash of the activations, by recomputing some "
+      "of them. 1. Send that person a random text. 2. They run --audit with --challenge TEXT and "
+      "--make-opening FILE, and send you FILE. 3. Run --audit with --challenge TEXT and --opening "
       "FILE (docs/receipts.md)");
   table.text("judge", "URL", &a.judge,
              "request greedy output from another engine's server (OpenAI API) that runs this model "
@@ -163,8 +163,9 @@ OptionTable make_check_table(CheckArguments& a) {
   table.file(
       "tol", "FILE", &a.limits,
       "--layer-diff: JSON file with error limits, in place of those that llmcheck derives from "
-      "this model's sensitivity to rounding. They are for the run of the whole model, where "
-      "each layer also has the errors of the layers before it (docs/tolerances.md)");
+      "this model's sensitivity to rounding. They are for the run of the whole model, in "
+      "which errors of a layer carry over to the next, and not for the check of single "
+      "layers (docs/tolerances.md)");
   table.text("p,prompt", "TEXT", &a.prompt, "prompt for --dump and --self");
   add_isa_option(table, &a.isa);
   table.integer("t,threads", "N", &a.threads, 0, 1024,

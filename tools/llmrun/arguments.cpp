@@ -323,8 +323,8 @@ OptionTable make_run_table(RunArguments& arguments) {
   table.example("llmrun model.gguf --chat -p \"Name a town.\" --regex '[A-Z][a-z]{2,12}'",
                 "give an answer that matches a regular expression");
   table.example("llmrun replay r.json --at 40 --set temperature=0",
-                "continue an output recorded with --receipt r.json from its token 40 on, with "
-                "temperature 0 instead");
+                "keep the first 40 tokens of the output recorded in r.json, and generate the rest "
+                "with temperature 0");
   table.example("llmrun model.gguf -p Hi -n 8 --logits-hash",
                 "print the hash of all logits, to compare it with that of another run");
   return table;
