@@ -302,11 +302,8 @@ void Team::meet() {
 
 Worker::Range Worker::share(std::size_t n, std::size_t group) const {
   const std::size_t groups = (n + group - 1) / group;
-  const auto workers = static_cast<std::size_t>(count);
-  const auto me = static_cast<std::size_t>(id);
-  const std::size_t begin = groups * me / workers * group;
-  const std::size_t end = groups * (me + 1) / workers * group;
-  return {std::min(begin, n), std::min(end, n)};
+  const auto [begin, end] = Team::share(groups, id, count);
+  return {std::min(begin * group, n), std::min(end * group, n)};
 }
 
 Status start_threads(int n_threads) {

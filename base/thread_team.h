@@ -53,7 +53,7 @@ class Team {
     const int parity = shares_[worker].parity;
     for (int i = 0; i < count_; ++i) {
       const int owner = worker + i < count_ ? worker + i : worker + i - count_;
-      const Range own = share(n, owner);
+      const Range own = share(n, owner, count_);
       const std::size_t task =
           own.begin + shares_[owner].taken[parity].fetch_add(1, std::memory_order_relaxed);
       if (task >= own.end) continue;
@@ -73,12 +73,12 @@ class Team {
     std::size_t begin;
     std::size_t end;
   };
-  /// Half-open range of a worker's items out of n: contiguous, disjoint, covering, sizes differing
-  /// by at most one.
-  Range share(std::size_t n, int worker) const {
-    const auto count = static_cast<std::size_t>(count_);
+  /// Half-open range of one of `count` workers' items out of n: contiguous, disjoint, covering,
+  /// sizes differing by at most one.
+  static Range share(std::size_t n, int worker, int count) {
+    const auto workers = static_cast<std::size_t>(count);
     const auto me = static_cast<std::size_t>(worker);
-    return {n * me / count, n * (me + 1) / count};
+    return {n * me / workers, n * (me + 1) / workers};
   }
   /// Sleeps while there are RandomWaits; each worker does so before it begins.
   void doze() {
