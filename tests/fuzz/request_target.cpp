@@ -41,14 +41,15 @@ void check_refusal(const Error& error) {
 }
 
 void check_texts(const AnswerRequest& request, const ServedModel& served) {
-  require(request.at_once || !request.prompts.empty(), "a request has prompts, or its answer");
+  require(request.at_once || (request.writer && !request.prompts.empty()),
+          "a request has prompts and a writer, or its answer");
   for (const Prompt& prompt : request.prompts) {
     require(prompt.ids.size() <= served.context, "a prompt fits");
     for (const TokenId id : prompt.ids)
       require(served.tokenizer().contains(id), "a prompt's ids are tokens");
   }
   for (std::size_t i = 0; i < request.n_choices(); ++i) (void)request.choice(i, served);
-  if (request.is_chat()) (void)request.reply_parser();
+  if (request.is_chat) (void)request.reply_parser();
 }
 
 }  // namespace

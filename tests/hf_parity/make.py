@@ -17,6 +17,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -304,11 +305,12 @@ def main() -> int:
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--bin", type=Path, required=True, help="directory of llmquant")
     parser.add_argument("--quick", action="store_true", help="the cases of run.py --quick alone")
+    parser.add_argument("--only", type=re.compile, metavar="REGEX", help="cases whose name has a match")
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
     plan = cases()
     check_plan(plan)
-    wanted = [case for case in plan if case.quick or not args.quick]
+    wanted = [case for case in plan if (case.quick or not args.quick) and (not args.only or args.only.search(case.name))]
     start_anew_if_stale(args.corpus)
     by_checkpoint: dict[str, list[Case]] = {}
     for case in wanted:

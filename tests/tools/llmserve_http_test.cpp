@@ -255,13 +255,13 @@ TEST_CASE("a reply that ends in the beginning of a mark is one part", "[llmserve
   ServedModel served;
   served.model = require_ok(Model::load(kFable, {.threads = 1}));
   AnswerRequest request;
-  request.shape = AnswerShape::kMessages;
+  request.is_chat = true;
   request.reply.format.think_begin = "<think>";
   request.reply.format.think_end = "</think>";
   request.prompts.resize(1);
   GenerationOutput text;
   text.result.text = "a <thi";
-  const Json answer = parse_json(AnswerWriter::create(served, request)->whole({&text, 1}));
+  const Json answer = parse_json(messages_writer(served, request)->whole({&text, 1}));
   CHECK(answer["content"] == "[{'type': 'text', 'text': 'a <thi'}]"_j);
 }
 

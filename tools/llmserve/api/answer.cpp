@@ -81,7 +81,7 @@ Answer::Answer(Context& context, Lease model, std::shared_ptr<HttpExchange> exch
       model_(std::move(model)),
       exchange_(std::move(exchange)),
       request_(std::move(request)),
-      writer_(AnswerWriter::create(model_->facts, *request_)),
+      writer_(request_->writer(model_->facts, *request_)),
       texts_(request_->n_choices()) {}
 
 std::vector<GenerationJob> Answer::jobs() {

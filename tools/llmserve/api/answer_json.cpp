@@ -135,34 +135,8 @@ AnswerWriter::AnswerWriter(const ServedModel& served, const AnswerRequest& reque
       digits_(random_digits()),
       id_(fmt::format("{}{}", id, digits_)),
       created_(std::time(nullptr)) {
-  if (!request.stream || !request.is_chat()) return;
+  if (!request.stream || !request.is_chat) return;
   for (std::size_t i = 0; i < request.n_choices(); ++i) parsers_.push_back(request.reply_parser());
-}
-
-std::unique_ptr<AnswerWriter> AnswerWriter::create(const ServedModel& served,
-                                                   const AnswerRequest& request) {
-  switch (request.shape) {
-    case AnswerShape::kEmbeddings:
-    case AnswerShape::kOllamaEmbed:
-    case AnswerShape::kOllamaEmbedding:
-      return embeddings_writer(served, request);
-    case AnswerShape::kRerank:
-      return rerank_writer(served, request);
-    case AnswerShape::kResponses:
-      return responses_writer(served, request);
-    case AnswerShape::kMessages:
-      return messages_writer(served, request);
-    case AnswerShape::kOllamaChat:
-    case AnswerShape::kOllamaText:
-    case AnswerShape::kOllamaRaw:
-      return ollama_writer(served, request);
-    case AnswerShape::kCompletions:
-    case AnswerShape::kInfill:
-    case AnswerShape::kLlama:
-    case AnswerShape::kChat:
-      break;
-  }
-  return completion_writer(served, request);
 }
 
 std::size_t AnswerWriter::prompt_tokens() const {

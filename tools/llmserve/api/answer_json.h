@@ -66,9 +66,6 @@ class LogprobsJson {
 /// Writes an answer in the shape of the API that the request came by, whole or in parts.
 class AnswerWriter {
  public:
-  /// @param request  outlives it
-  static std::unique_ptr<AnswerWriter> create(const ServedModel& served,
-                                              const AnswerRequest& request);
   virtual ~AnswerWriter() = default;
 
   /// All of an answer that is not streamed. @param texts  of the choices, in order
@@ -125,18 +122,19 @@ std::string input_text(const FunctionCall& call);
 /// "data: ...", after "event: ..." where it has a name.
 std::string server_event(const AnswerJson& json, std::string_view name = "");
 
-// The writers of each API.
+// The writers of APIs that are read elsewhere than they are written.
 std::unique_ptr<AnswerWriter> completion_writer(const ServedModel& served,
                                                 const AnswerRequest& request);
-std::unique_ptr<AnswerWriter> embeddings_writer(const ServedModel& served,
-                                                const AnswerRequest& request);
-std::unique_ptr<AnswerWriter> rerank_writer(const ServedModel& served,
-                                            const AnswerRequest& request);
+std::unique_ptr<AnswerWriter> llama_writer(const ServedModel& served, const AnswerRequest& request);
 std::unique_ptr<AnswerWriter> responses_writer(const ServedModel& served,
                                                const AnswerRequest& request);
-std::unique_ptr<AnswerWriter> ollama_writer(const ServedModel& served,
-                                            const AnswerRequest& request);
 std::unique_ptr<AnswerWriter> messages_writer(const ServedModel& served,
                                               const AnswerRequest& request);
+/// Replies as messages.
+std::unique_ptr<AnswerWriter> ollama_chat_writer(const ServedModel& served,
+                                                 const AnswerRequest& request);
+/// Replies as texts.
+std::unique_ptr<AnswerWriter> ollama_text_writer(const ServedModel& served,
+                                                 const AnswerRequest& request);
 
 }  // namespace llm

@@ -111,7 +111,7 @@ Status check_lengths(AnswerRequest& request, const ServedModel& served, const st
 
 bool AnswerRequest::continues_text(std::size_t index) const {
   const Prompt& prompt = prompt_of(index);
-  return !is_chat() && (!prompt.text || !prompt.text->empty());
+  return !is_chat && (!prompt.text || !prompt.text->empty());
 }
 
 GenerationRequest AnswerRequest::choice(std::size_t index, const ServedModel& served) const {
@@ -120,7 +120,7 @@ GenerationRequest AnswerRequest::choice(std::size_t index, const ServedModel& se
   request.options.message_ends = prompt.message_ends;
   request.options.sequence = sequence_of(index);
   request.options.continues_text = continues_text(index);
-  if (is_chat()) {
+  if (is_chat) {
     served.style->add_reply_ends(request.options);
     request.options.show_special = served.reply_shows_special;
   }
@@ -136,6 +136,7 @@ Result<AnswerRequest> parse_completion(const OrderedJson& json, const ServedMode
   RequestBody body;
   LLM_RETURN_IF_ERROR(completion_fields(&served, body).read(json));
   LLM_TRY(AnswerRequest request, request_of(body, served));
+  request.writer = completion_writer;
   if (body.echo && body.options.logprobs && body.stream)
     return wrong_field("echo", "true with logprobs and stream", "a response that is not streamed");
   if (body.echo && !body.suffix.empty())
@@ -151,16 +152,9 @@ Result<AnswerRequest> parse_completion(const OrderedJson& json, const ServedMode
   return request;
 }
 
-/// Where a tool has the schema of its function's arguments.
-static std::string schema_place(AnswerShape shape) {
-  if (shape == AnswerShape::kMessages) return "/input_schema";
-  return shape == AnswerShape::kResponses ? "/parameters" : "/function/parameters";
-}
-
-Result<AnswerRequest> reply_to(RequestBody& body, AnswerShape shape, const std::string& path,
-                               const ServedModel& served) {
-  LLM_RETURN_IF_ERROR(check_chat(body.chat, path));
-  LLM_TRY(CallGrammar calls, call_grammar(served.reply_format, body.chat, schema_place(shape)));
+Result<AnswerRequest> reply_to(RequestBody& body, const ReplyApi& api, const ServedModel& served) {
+  LLM_RETURN_IF_ERROR(check_chat(body.chat, api.messages));
+  LLM_TRY(CallGrammar calls, call_grammar(served.reply_format, body.chat, api.schema_place));
   const bool is_forced = calls.source && body.chat.choice.kind != ToolChoice::Kind::kAuto;
   if (calls.source && (is_forced || body.structure.empty()))
     body.structure.push_back({is_forced ? "tool_choice" : "tools", *std::move(calls.source)});
@@ -169,7 +163,8 @@ Result<AnswerRequest> reply_to(RequestBody& body, AnswerShape shape, const std::
   if (has_form && !body.chat.variables.contains("enable_thinking"))
     body.chat.variables["enable_thinking"] = false;
   LLM_TRY(AnswerRequest request, request_of(body, served));
-  request.shape = shape;
+  request.writer = api.writer;
+  request.is_chat = true;
   LLM_RETURN_IF_ERROR(check_choices(1, request.n, served));
   request.not_enforced = std::move(calls.dropped);
   request.reply.format = served.reply_format;
@@ -182,7 +177,7 @@ Result<AnswerRequest> reply_to(RequestBody& body, AnswerShape shape, const std::
   request.reply.most_calls = parallel ? request.reply.most_calls : 1;
   request.prompts.push_back(std::move(prompt.prompt));
   request.options.max_tokens = body.max_tokens.value_or(served.most_new_tokens);
-  LLM_RETURN_IF_ERROR(check_lengths(request, served, path));
+  LLM_RETURN_IF_ERROR(check_lengths(request, served, api.messages));
   LLM_RETURN_IF_ERROR(check_cost(request, "top_logprobs"));
   return request;
 }
@@ -211,21 +206,23 @@ Result<AnswerRequest> parse_chat(const OrderedJson& json, const ServedModel& ser
   if (const auto most = body.max_completion_tokens)
     body.max_tokens = std::min(body.max_tokens.value_or(*most), *most);
   LLM_TRY(body.chat.continues_reply, continues_reply(body));
-  return reply_to(body, AnswerShape::kChat, "messages", served);
+  return reply_to(body, {.writer = completion_writer}, served);
 }
 
 Result<AnswerRequest> parse_responses(const OrderedJson& json, const ServedModel& served) {
   RequestBody body;
   LLM_RETURN_IF_ERROR(responses_fields(&served, body).read(json));
   if (!body.instructions.empty()) body.chat.add_system(body.instructions);
-  return reply_to(body, AnswerShape::kResponses, "input", served);
+  return reply_to(body,
+                  {.writer = responses_writer, .messages = "input", .schema_place = "/parameters"},
+                  served);
 }
 
 Result<AnswerRequest> parse_messages(const OrderedJson& json, const ServedModel& served) {
   RequestBody body;
   LLM_RETURN_IF_ERROR(messages_fields(&served, body).read(json));
   body.chat.continues_reply = true;  // if it has begun
-  return reply_to(body, AnswerShape::kMessages, "messages", served);
+  return reply_to(body, {.writer = messages_writer, .schema_place = "/input_schema"}, served);
 }
 
 Result<FactsAnswer> count_answer(const OrderedJson& json, const ServedModel& served) {
@@ -288,9 +285,9 @@ Receipt receipt_of(const ServedModel& served, const AnswerRequest& request, std:
   if (prompt.messages.is_null()) receipt.system = prompt.system;
   for (const OrderedJson& message : prompt.messages)
     receipt.messages.push_back({message["role"], message["content"]});
-  if (request.is_chat()) receipt.chat_template = served.style->name();
+  if (request.is_chat) receipt.chat_template = served.style->name();
   receipt.parse_special = request.parse_special;
-  receipt.show_special = request.is_chat() && served.reply_shows_special;
+  receipt.show_special = request.is_chat && served.reply_shows_special;
   receipt.sampler = options.sampler;
   receipt.sequence = request.sequence_of(index);
   receipt.max_tokens = options.max_tokens;

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,22 +20,11 @@ namespace llm {
 
 struct RequestBody;
 
-/// Whose shape an answer has.
-enum class AnswerShape {
-  kCompletions,
-  kInfill,
-  kEmbeddings,
-  kOllamaEmbed,
-  kOllamaEmbedding,
-  kRerank,
-  kOllamaRaw,
-  kLlama,
-  kChat,  // and those behind it
-  kResponses,
-  kMessages,
-  kOllamaChat,
-  kOllamaText
-};
+class AnswerWriter;
+struct AnswerRequest;
+/// Makes what writes the answer to a request. Both outlive it.
+using MakeWriter =
+    std::function<std::unique_ptr<AnswerWriter>(const ServedModel&, const AnswerRequest&)>;
 
 /// How the reply of a conversation is taken apart.
 struct ReplyShape {
@@ -44,19 +35,11 @@ struct ReplyShape {
   ToolOrigins origins = {};  ///< of functions that the client calls otherwise
 };
 
-/// Documents to be put in order.
-struct RerankRequest {
-  std::vector<std::string> documents;
-  std::size_t top_n;  ///< the first ones that are told
-  bool returns_documents;
-  TokenId yes = 0;  ///< of a reranker that generates
-  TokenId no = 0;
-};
-
-/// The body of a request for completions, a chat's reply or a gap's text, understood.
+/// The body of a request that runs the model, understood.
 struct AnswerRequest {
-  AnswerShape shape = AnswerShape::kCompletions;
-  ReplyShape reply;  ///< of a conversation
+  MakeWriter writer;     ///< of the endpoint's answer; none is needed with `at_once`
+  bool is_chat = false;  ///< the answer is the reply of a conversation
+  ReplyShape reply;      ///< of a conversation
   std::vector<Prompt> prompts;
   std::size_t n = 1;           ///< choices of each prompt
   GenerateOptions options;     ///< of every choice, as they were asked for
@@ -67,9 +50,7 @@ struct AnswerRequest {
   bool logits_hash = false;
   bool receipt = false;
   std::optional<EmbeddingOptions> embedding = {};  ///< in place of texts
-  bool as_base64 = false;
-  std::optional<RerankRequest> rerank = {};
-  bool timings = false;              ///< the answer has them
+  bool timings = false;                            ///< the answer has them
   bool progress = false;             ///< a streamed answer tells how far the prompt is
   std::vector<float> adapters = {};  ///< as GenerationRequest::adapters
   RequestNotes notes = {};
@@ -77,7 +58,6 @@ struct AnswerRequest {
   /// Keywords of functions' schemas that calls are not kept to, by their places.
   std::vector<std::string> not_enforced = {};
 
-  bool is_chat() const { return shape >= AnswerShape::kChat; }
   ReplyParser reply_parser() const {
     return {reply.format, reply.tools, reply.is_thinking, reply.most_calls};
   }

@@ -33,8 +33,10 @@ AnswerJson timings_of(const GenerationOutput& text, std::size_t n_prompt) {
 
 class CompletionWriter : public AnswerWriter {
  public:
-  CompletionWriter(const ServedModel& served, const AnswerRequest& request)
-      : AnswerWriter(served, request, request.is_chat() ? "chatcmpl-" : "cmpl-") {
+  /// @param is_llama  the answer has the members of llama-server's own endpoints
+  CompletionWriter(const ServedModel& served, const AnswerRequest& request, bool is_llama)
+      : AnswerWriter(served, request, request.is_chat ? "chatcmpl-" : "cmpl-"),
+        is_llama_(is_llama) {
     if (!request.stream) return;
     n_calls_.resize(request.n_choices());
     takes_text_.resize(request.n_choices());
@@ -43,7 +45,7 @@ class CompletionWriter : public AnswerWriter {
   }
 
   std::string whole(std::span<const GenerationOutput> texts) const override {
-    if (is_infill())
+    if (is_llama_)
       return json_text(infill(0, texts[0].result.text, &texts[0], all_logprobs(0, texts[0]))) +
              "\n";
     AnswerJson json = envelope("");
@@ -63,7 +65,7 @@ class CompletionWriter : public AnswerWriter {
   std::string opening() override {
     std::string events;
     for (std::size_t i = 0; i < request_.n_choices(); ++i) {
-      if (request_.is_chat()) {
+      if (request_.is_chat) {
         events += chunk_of(i, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
       } else if (request_.echo) {
         events +=
@@ -80,17 +82,17 @@ class CompletionWriter : public AnswerWriter {
       logprobs = logprobs_[index].take();
     }
     if (event.text.empty() && logprobs.is_null()) return "";
-    if (is_infill()) return server_event(infill(index, event.text, nullptr, std::move(logprobs)));
-    if (!request_.is_chat()) return chunk_of(index, event.text, std::move(logprobs), nullptr);
+    if (is_llama_) return server_event(infill(index, event.text, nullptr, std::move(logprobs)));
+    if (!request_.is_chat) return chunk_of(index, event.text, std::move(logprobs), nullptr);
     return deltas(index, parsers_[index].push(event.text), std::move(logprobs));
   }
 
   /// llama-server's: a piece of nothing, with how far the prompt is.
   std::string progress(std::size_t index, const PromptProgress& progress) override {
     AnswerJson piece = "";
-    if (request_.is_chat()) piece = {{"role", "assistant"}, {"content", nullptr}};
-    AnswerJson json = is_infill() ? infill(index, "", nullptr, nullptr)
-                                  : chunk(index, std::move(piece), nullptr, nullptr);
+    if (request_.is_chat) piece = {{"role", "assistant"}, {"content", nullptr}};
+    AnswerJson json = is_llama_ ? infill(index, "", nullptr, nullptr)
+                                : chunk(index, std::move(piece), nullptr, nullptr);
     json["prompt_progress"] = {{"total", progress.n_tokens},
                                {"cache", progress.n_cached},
                                {"processed", progress.n_stored},
@@ -102,11 +104,11 @@ class CompletionWriter : public AnswerWriter {
     completion_tokens_ += text.result.ids.size();
     if (index % request_.n == 0) cached_tokens_ += text.cached_tokens;
     if (index == 0 && request_.timings) timings_ = timings_of(text, request_.prompts[0].ids.size());
-    if (is_infill()) return server_event(infill(index, "", &text, nullptr));
+    if (is_llama_) return server_event(infill(index, "", &text, nullptr));
     std::string events;
     AnswerJson content = "";
     AnswerJson logprobs;
-    if (request_.is_chat()) {
+    if (request_.is_chat) {
       events = deltas(index, parsers_[index].finish(is_cut(text)), nullptr);
       content = AnswerJson::object();
     } else if (text.end_logprobs) {
@@ -119,7 +121,7 @@ class CompletionWriter : public AnswerWriter {
   }
 
   std::string ending() override {
-    if (is_infill()) return "";
+    if (is_llama_) return "";
     std::string events;
     if (request_.include_usage) {
       AnswerJson json = envelope(".chunk");
@@ -138,20 +140,16 @@ class CompletionWriter : public AnswerWriter {
   }
 
  private:
-  bool is_infill() const {
-    return request_.shape == AnswerShape::kInfill || request_.shape == AnswerShape::kLlama;
-  }
-
   LogprobsJson::Shape shape() const {
     using Shape = LogprobsJson::Shape;
-    if (is_infill()) return Shape::kLlama;
-    return request_.is_chat() ? Shape::kChat : Shape::kCompletion;
+    if (is_llama_) return Shape::kLlama;
+    return request_.is_chat ? Shape::kChat : Shape::kCompletion;
   }
 
   AnswerJson envelope(std::string_view chunk) const {
     const std::string chat = "chat.completion" + std::string(chunk);
     return {{"id", id_},
-            {"object", request_.is_chat() ? chat : "text_completion"},
+            {"object", request_.is_chat ? chat : "text_completion"},
             {"created", created_},
             {"model", served_.id},
             {"system_fingerprint", system_fingerprint(served_, request_.adapters)}};
@@ -213,7 +211,7 @@ class CompletionWriter : public AnswerWriter {
     AnswerJson logprobs = all_logprobs(index, text);
     AnswerJson json = {{"index", index}};
     bool has_calls = false;
-    if (request_.is_chat()) {
+    if (request_.is_chat) {
       json["message"] = message(text, index * kCallsOfChoice);
       has_calls = json["message"].contains("tool_calls");
     } else {
@@ -259,11 +257,10 @@ class CompletionWriter : public AnswerWriter {
   AnswerJson chunk(std::size_t index, AnswerJson content, AnswerJson logprobs,
                    AnswerJson reason) const {
     AnswerJson json = envelope(".chunk");
-    json["choices"] =
-        AnswerJson::array({{{"index", index},
-                            {request_.is_chat() ? "delta" : "text", std::move(content)},
-                            {"logprobs", std::move(logprobs)},
-                            {"finish_reason", std::move(reason)}}});
+    json["choices"] = AnswerJson::array({{{"index", index},
+                                          {request_.is_chat ? "delta" : "text", std::move(content)},
+                                          {"logprobs", std::move(logprobs)},
+                                          {"finish_reason", std::move(reason)}}});
     if (request_.include_usage) json["usage"] = nullptr;
     return json;
   }
@@ -297,8 +294,9 @@ class CompletionWriter : public AnswerWriter {
   static constexpr std::size_t kCallsOfChoice = 32;  // with ids of their own
 
   std::vector<LogprobsJson> logprobs_;  ///< of streamed choices
-  std::vector<std::size_t> n_calls_;    ///< likewise
-  std::vector<char> takes_text_;        ///< likewise: the last call is of a tool that takes a text
+  bool is_llama_;
+  std::vector<std::size_t> n_calls_;  ///< likewise
+  std::vector<char> takes_text_;      ///< likewise: the last call is of a tool that takes a text
   std::size_t completion_tokens_ = 0;
   std::size_t cached_tokens_ = 0;
   AnswerJson timings_;  ///< of the first choice
@@ -308,7 +306,12 @@ class CompletionWriter : public AnswerWriter {
 
 std::unique_ptr<AnswerWriter> completion_writer(const ServedModel& served,
                                                 const AnswerRequest& request) {
-  return std::make_unique<CompletionWriter>(served, request);
+  return std::make_unique<CompletionWriter>(served, request, /*is_llama=*/false);
+}
+
+std::unique_ptr<AnswerWriter> llama_writer(const ServedModel& served,
+                                           const AnswerRequest& request) {
+  return std::make_unique<CompletionWriter>(served, request, /*is_llama=*/true);
 }
 
 }  // namespace llm

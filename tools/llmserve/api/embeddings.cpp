@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "tools/llmserve/api/answer_json.h"
 #include "tools/llmserve/api/compat_fields.h"
 
 namespace llm {
@@ -19,19 +20,21 @@ namespace {
 
 constexpr std::size_t kMostEmbedded = std::size_t{1} << 22;  // of all embeddings of an answer
 
+enum class Shape { kList, kBase64, kOllama, kOllamaOne };  // of an answer
+
 class EmbeddingsWriter : public AnswerWriter {
  public:
-  EmbeddingsWriter(const ServedModel& served, const AnswerRequest& request)
-      : AnswerWriter(served, request, "") {}
+  EmbeddingsWriter(const ServedModel& served, const AnswerRequest& request, Shape shape)
+      : AnswerWriter(served, request, ""), shape_(shape) {}
 
   std::string whole(std::span<const GenerationOutput> texts) const override {
-    if (request_.shape == AnswerShape::kOllamaEmbedding)
+    if (shape_ == Shape::kOllamaOne)
       return json_text(AnswerJson{{"embedding", texts[0].embedding}}) + "\n";
-    const bool is_ollama = request_.shape == AnswerShape::kOllamaEmbed;
+    const bool is_ollama = shape_ == Shape::kOllama;
     AnswerJson list = AnswerJson::array();
     for (const GenerationOutput& text : texts) {
-      AnswerJson values =
-          request_.as_base64 ? AnswerJson(base64_of(text.embedding)) : AnswerJson(text.embedding);
+      AnswerJson values = shape_ == Shape::kBase64 ? AnswerJson(base64_of(text.embedding))
+                                                   : AnswerJson(text.embedding);
       if (!is_ollama) {
         values = {
             {"object", "embedding"}, {"index", list.size()}, {"embedding", std::move(values)}};
@@ -57,11 +60,12 @@ class EmbeddingsWriter : public AnswerWriter {
   }
 
  private:
+  Shape shape_;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 };
 
-/// What both bodies ask for.
-Result<AnswerRequest> embeddings_of(const RequestBody& body, AnswerShape shape,
+/// What all these bodies ask for.
+Result<AnswerRequest> embeddings_of(const EmbeddingBody& body, Shape shape,
                                     const ServedModel& served) {
   const HyperParameters& config = served.model->config();
   auto pooling = served.pooling ? Result<Pooling>(*served.pooling) : pooling_of(config);
@@ -73,8 +77,9 @@ Result<AnswerRequest> embeddings_of(const RequestBody& body, AnswerShape shape,
   AnswerRequest request;
   request.notes = body.chat.notes;
   LLM_TRY(request.adapters, adapters_of(body, served));
-  request.shape = shape;
-  request.as_base64 = body.as_base64;
+  request.writer = [shape](const ServedModel& of, const AnswerRequest& asked) {
+    return std::make_unique<EmbeddingsWriter>(of, asked, shape);
+  };
   request.embedding = EmbeddingOptions{*pooling, body.dimensions.value_or(0)};
   request.options.max_tokens = 0;
   const std::size_t n = count_prompts(*body.prompt);
@@ -88,7 +93,7 @@ Result<AnswerRequest> embeddings_of(const RequestBody& body, AnswerShape shape,
   return request;
 }
 
-void add_embedding(JsonFields& fields, const ServedModel* served, RequestBody& body,
+void add_embedding(JsonFields& fields, const ServedModel* served, EmbeddingBody& body,
                    bool is_needed) {
   add_model(fields, body);
   add_adapters(fields, body);
@@ -132,7 +137,7 @@ std::string base64_of(std::span<const float> values) {
   return text.replace(text.size() - padding, padding, padding, '=');
 }
 
-JsonFields embedding_fields(const ServedModel* served, RequestBody& body) {
+JsonFields embedding_fields(const ServedModel* served, EmbeddingBody& body) {
   JsonFields fields;
   add_embedding(fields, served, body, /*is_needed=*/true);
   fields.value(
@@ -149,7 +154,7 @@ JsonFields embedding_fields(const ServedModel* served, RequestBody& body) {
   return fields;
 }
 
-JsonFields ollama_embed_fields(const ServedModel* served, RequestBody& body) {
+JsonFields ollama_embed_fields(const ServedModel* served, EmbeddingBody& body) {
   JsonFields fields;
   add_embedding(fields, served, body, /*is_needed=*/false);
   fields.flag("truncate", &body.truncate, "Truncate a text that is longer than the context.");
@@ -158,7 +163,7 @@ JsonFields ollama_embed_fields(const ServedModel* served, RequestBody& body) {
   return fields;
 }
 
-JsonFields ollama_embedding_fields(const ServedModel*, RequestBody& body) {
+JsonFields ollama_embedding_fields(const ServedModel*, EmbeddingBody& body) {
   JsonFields fields;
   add_model(fields, body);
   add_adapters(fields, body);
@@ -170,27 +175,28 @@ JsonFields ollama_embedding_fields(const ServedModel*, RequestBody& body) {
 }
 
 Result<AnswerRequest> parse_ollama_embedding(const OrderedJson& json, const ServedModel& served) {
-  RequestBody body;
+  EmbeddingBody body;
   LLM_RETURN_IF_ERROR(ollama_embedding_fields(&served, body).read(json));
   if (body.prompt == nullptr || *body.prompt == "")
     return nothing_embedded({{"embedding", OrderedJson::array()}});
   if (!body.prompt->is_string()) return wrong_field("prompt", shown_json(*body.prompt), "a string");
-  LLM_TRY(AnswerRequest request, embeddings_of(body, AnswerShape::kOllamaEmbedding, served));
+  LLM_TRY(AnswerRequest request, embeddings_of(body, Shape::kOllamaOne, served));
   cut_prompts(request, served);
   LLM_RETURN_IF_ERROR(check_lengths(request, served, "prompt"));
   return request;
 }
 
 Result<AnswerRequest> parse_embeddings(const OrderedJson& json, const ServedModel& served) {
-  RequestBody body;
+  EmbeddingBody body;
   LLM_RETURN_IF_ERROR(embedding_fields(&served, body).read(json));
-  LLM_TRY(AnswerRequest request, embeddings_of(body, AnswerShape::kEmbeddings, served));
+  LLM_TRY(AnswerRequest request,
+          embeddings_of(body, body.as_base64 ? Shape::kBase64 : Shape::kList, served));
   LLM_RETURN_IF_ERROR(check_lengths(request, served, "input"));
   return request;
 }
 
 Result<AnswerRequest> parse_ollama_embed(const OrderedJson& json, const ServedModel& served) {
-  RequestBody body;
+  EmbeddingBody body;
   body.truncate = true;
   LLM_RETURN_IF_ERROR(ollama_embed_fields(&served, body).read(json));
   if (body.prompt == nullptr || (body.prompt->is_array() && body.prompt->empty()))
@@ -199,15 +205,10 @@ Result<AnswerRequest> parse_ollama_embed(const OrderedJson& json, const ServedMo
                              {"total_duration", 0},
                              {"load_duration", 0},
                              {"prompt_eval_count", 0}});
-  LLM_TRY(AnswerRequest request, embeddings_of(body, AnswerShape::kOllamaEmbed, served));
+  LLM_TRY(AnswerRequest request, embeddings_of(body, Shape::kOllama, served));
   if (body.truncate) cut_prompts(request, served);
   LLM_RETURN_IF_ERROR(check_lengths(request, served, "input"));
   return request;
-}
-
-std::unique_ptr<AnswerWriter> embeddings_writer(const ServedModel& served,
-                                                const AnswerRequest& request) {
-  return std::make_unique<EmbeddingsWriter>(served, request);
 }
 
 }  // namespace llm

@@ -1,17 +1,24 @@
 #pragma once
 
-#include <memory>
+#include <optional>
+#include <span>
+#include <string>
 
-#include "tools/llmserve/api/answer_json.h"
+#include "tools/llmserve/api/answer_request.h"
 #include "tools/llmserve/api/request_fields.h"
 
 namespace llm {
 
 // /v1/embeddings, and Ollama's /api/embed: texts of which nothing is drawn.
 
-JsonFields embedding_fields(const ServedModel* served, RequestBody& body);
-JsonFields ollama_embed_fields(const ServedModel* served, RequestBody& body);
-JsonFields ollama_embedding_fields(const ServedModel* served, RequestBody& body);
+struct EmbeddingBody : RequestBody {
+  std::optional<std::size_t> dimensions;
+  bool as_base64 = false;
+  bool truncate = false;
+};
+JsonFields embedding_fields(const ServedModel* served, EmbeddingBody& body);
+JsonFields ollama_embed_fields(const ServedModel* served, EmbeddingBody& body);
+JsonFields ollama_embedding_fields(const ServedModel* served, EmbeddingBody& body);
 
 /// Errors: kUsage naming the field, or the file's key where its pooling is not computed here;
 /// kResource for an input longer than the context.

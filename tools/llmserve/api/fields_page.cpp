@@ -67,8 +67,8 @@ std::string fields_page(std::span<const Operation> operations) {
   std::size_t n_bodies = 0;
   for (const Operation& operation : operations) {
     if (operation.body.name == nullptr) continue;
-    RequestBody body;
-    add(operation.body.fields(nullptr, body), fmt::format("`{}`", operation.path));
+    operation.body.describe(
+        [&](const JsonFields& fields) { add(fields, fmt::format("`{}`", operation.path)); });
     ++n_bodies;
   }
   RequestBody body;

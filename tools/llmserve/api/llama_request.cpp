@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tools/llmserve/api/answer_json.h"
 #include "tools/llmserve/api/request_steps.h"
 
 namespace llm {
@@ -21,7 +22,7 @@ Result<AnswerRequest> parse_infill(const OrderedJson& json, const ServedModel& s
   LLM_RETURN_IF_ERROR(infill_fields(&served, body).read(json));
   add_probabilities(body);
   LLM_TRY(AnswerRequest request, request_of(body, served));
-  request.shape = AnswerShape::kInfill;
+  request.writer = llama_writer;
   Gap& gap = body.gap;
   gap.before += body.more;
   const std::size_t wanted = std::min(body.max_tokens.value_or(kUsualFill), served.most_new_tokens);
@@ -41,7 +42,7 @@ Result<AnswerRequest> parse_llama(const OrderedJson& json, const ServedModel& se
   LLM_RETURN_IF_ERROR(llama_fields(&served, body).read(json));
   add_probabilities(body);
   LLM_TRY(AnswerRequest request, request_of(body, served));
-  request.shape = AnswerShape::kLlama;
+  request.writer = llama_writer;
   request.timings = true;
   if (count_prompts(*body.prompt) > 1)
     return wrong_field("prompt", "several", "one; /v1/completions takes several");

@@ -14,14 +14,14 @@ namespace {
 
 class OllamaWriter : public AnswerWriter {
  public:
-  OllamaWriter(const ServedModel& served, const AnswerRequest& request)
-      : AnswerWriter(served, request, "") {}
+  OllamaWriter(const ServedModel& served, const AnswerRequest& request, bool is_message)
+      : AnswerWriter(served, request, ""), is_message_(is_message) {}
 
   const char* stream_type() const override { return "application/x-ndjson"; }
 
   std::string whole(std::span<const GenerationOutput> texts) const override {
     AnswerJson reply = empty_reply();
-    if (is_raw())
+    if (!request_.is_chat)
       reply["response"] = texts[0].result.text;
     else
       for (const ReplyPart& part : parts_of(texts[0], UnfinishedCall::kLeftOut)) add(part, reply);
@@ -36,7 +36,7 @@ class OllamaWriter : public AnswerWriter {
 
   std::string growth(std::size_t, const TextEvent& event) override {
     std::vector<AnswerJson> replies;
-    if (!is_raw())
+    if (!!request_.is_chat)
       replies = replies_of(parsers_[0].push(event.text));
     else if (!event.text.empty())
       replies.push_back({{"response", event.text}});
@@ -51,7 +51,7 @@ class OllamaWriter : public AnswerWriter {
   std::string closing(std::size_t, const GenerationOutput& text) override {
     const auto of_cut = is_cut(text) ? UnfinishedCall::kLeftOut : UnfinishedCall::kContent;
     std::string lines =
-        is_raw() ? "" : lines_of(replies_of(parsers_[0].finish(is_cut(text)), of_cut));
+        !request_.is_chat ? "" : lines_of(replies_of(parsers_[0].finish(is_cut(text)), of_cut));
     AnswerJson last = line(empty_reply());
     last.update(ended(text));
     return lines + json_text(last) + "\n";
@@ -63,11 +63,8 @@ class OllamaWriter : public AnswerWriter {
   }
 
  private:
-  bool is_raw() const { return request_.shape == AnswerShape::kOllamaRaw; }
-  bool is_chat() const { return request_.shape == AnswerShape::kOllamaChat; }
-
   AnswerJson empty_reply() const {
-    if (!is_chat()) return {{"response", ""}};
+    if (!is_message_) return {{"response", ""}};
     return {{"role", "assistant"}, {"content", ""}};
   }
 
@@ -76,7 +73,7 @@ class OllamaWriter : public AnswerWriter {
       AnswerJson& text = reply[member];
       text = (text.is_null() ? "" : text.get<std::string>()) + part.text;
     };
-    if (part.kind == ReplyPart::Kind::kContent) return append(is_chat() ? "content" : "response");
+    if (part.kind == ReplyPart::Kind::kContent) return append(is_message_ ? "content" : "response");
     if (part.kind == ReplyPart::Kind::kThought) return append("thinking");
     reply["tool_calls"].push_back(
         {{"function",
@@ -85,7 +82,7 @@ class OllamaWriter : public AnswerWriter {
 
   AnswerJson line(AnswerJson reply) const {
     AnswerJson json = ollama_envelope(served_);
-    if (is_chat())
+    if (is_message_)
       json["message"] = std::move(reply);
     else
       json.update(reply);
@@ -130,6 +127,7 @@ class OllamaWriter : public AnswerWriter {
     return json.take()["content"];
   }
 
+  bool is_message_;  ///< a reply is one, else a text
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 };
 
@@ -148,9 +146,14 @@ AnswerJson ollama_envelope(const ServedModel& served) {
           {"created_at", fmt::format("{:%Y-%m-%dT%H:%M:%S}Z", fmt::gmtime(now))}};
 }
 
-std::unique_ptr<AnswerWriter> ollama_writer(const ServedModel& served,
-                                            const AnswerRequest& request) {
-  return std::make_unique<OllamaWriter>(served, request);
+std::unique_ptr<AnswerWriter> ollama_chat_writer(const ServedModel& served,
+                                                 const AnswerRequest& request) {
+  return std::make_unique<OllamaWriter>(served, request, /*is_message=*/true);
+}
+
+std::unique_ptr<AnswerWriter> ollama_text_writer(const ServedModel& served,
+                                                 const AnswerRequest& request) {
+  return std::make_unique<OllamaWriter>(served, request, /*is_message=*/false);
 }
 
 }  // namespace llm

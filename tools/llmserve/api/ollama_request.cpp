@@ -25,7 +25,7 @@ AnswerRequest loaded_answer(const OrderedJson& json, bool is_chat, const ServedM
 /// A prompt that is continued as it stands, special tokens and all.
 Result<AnswerRequest> parse_ollama_raw(const RequestBody& body, const ServedModel& served) {
   LLM_TRY(AnswerRequest request, request_of(body, served));
-  request.shape = AnswerShape::kOllamaRaw;
+  request.writer = ollama_text_writer;
   request.parse_special = body.is_raw;
   LLM_TRY(request.prompts, read_prompts(body.more, served.tokenizer(),
                                         {.parse_special = body.is_raw, .suffix = body.suffix}));
@@ -43,7 +43,7 @@ Result<AnswerRequest> parse_ollama_chat(const OrderedJson& json, const ServedMod
   LLM_RETURN_IF_ERROR(set_logprobs(body));
   if (body.chat.messages.empty()) return loaded_answer(json, true, served);
   body.chat.continues_reply = true;  // if it has begun
-  return reply_to(body, AnswerShape::kOllamaChat, "messages", served);
+  return reply_to(body, {.writer = ollama_chat_writer}, served);
 }
 
 Result<AnswerRequest> parse_ollama_text(const OrderedJson& json, const ServedModel& served) {
@@ -54,7 +54,7 @@ Result<AnswerRequest> parse_ollama_text(const OrderedJson& json, const ServedMod
   if (body.is_raw || !body.suffix.empty()) return parse_ollama_raw(body, served);
   if (!body.instructions.empty()) body.chat.add_system(body.instructions);
   body.chat.add("user", body.more);
-  return reply_to(body, AnswerShape::kOllamaText, "prompt", served);
+  return reply_to(body, {.writer = ollama_text_writer, .messages = "prompt"}, served);
 }
 
 Result<FactsAnswer> show_answer(const OrderedJson& json, const ServedModel& served) {

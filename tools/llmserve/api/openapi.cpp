@@ -101,8 +101,8 @@ std::string openapi_text(std::span<const Operation> operations) {
     path[method] = describe(operation, answers["responses"].value(operation.id, JsonSchema()));
     path["options"] = describe_options();
     if (operation.body.name == nullptr) continue;
-    RequestBody body;
-    components["schemas"][operation.body.name] = operation.body.fields(nullptr, body).schema();
+    operation.body.describe([&schema = components["schemas"][operation.body.name]](
+                                const JsonFields& fields) { schema = fields.schema(); });
   }
   components["schemas"]["Message"] = chat_message_schema();
   const JsonSchema document = {{"openapi", "3.1.0"},

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,10 +16,10 @@ struct Operation {
   bool needs_key;
   const char* id;       ///< names its answers in response_schemas.json
   const char* summary;  ///< without a full stop
-  /// What is sent: a name for it and its table.
+  /// What is sent: a name for it, and describe_fields() of its table.
   struct Body {
     const char* name = nullptr;  ///< null: nothing is
-    JsonFields (*fields)(const ServedModel*, RequestBody&) = nullptr;
+    void (*describe)(const std::function<void(const JsonFields&)>& use) = nullptr;
   } body = {};
   bool asks_model = false;  ///< the query may have `model`
 };

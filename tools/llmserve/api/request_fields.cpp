@@ -54,15 +54,16 @@ void add_effective(const JsonFields& table, std::set<std::string>& names) {
 /// Of all tables.
 std::set<std::string> find_effective_fields() {
   std::set<std::string> names;
-  for (const auto fields :
-       {completion_fields, chat_fields, responses_fields, messages_fields, ollama_chat_fields,
-        ollama_text_fields, infill_fields, tokenize_fields}) {
-    RequestBody body;
-    add_effective(fields(nullptr, body), names);
+  for (const auto describe :
+       {describe_fields<completion_fields>, describe_fields<chat_fields>,
+        describe_fields<responses_fields>, describe_fields<messages_fields>,
+        describe_fields<ollama_chat_fields>, describe_fields<ollama_text_fields>,
+        describe_fields<infill_fields>, describe_fields<tokenize_fields>,
+        describe_fields<embedding_fields>}) {
+    describe([&names](const JsonFields& table) { add_effective(table, names); });
   }
   RequestBody body;
   add_effective(ollama_options(body), names);
-  add_effective(embedding_fields(nullptr, body), names);
   return names;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -16,7 +17,8 @@
 
 namespace llm {
 
-/// What the body of a request says, as it stands there. Each kind of body has some of these.
+/// What the body of a request says, as it stands there. Each kind of body has some of these; what
+/// only one endpoint reads is in a struct of its own that derives from this.
 struct RequestBody {
   GenerateOptions options;
   std::int64_t seed = -1;  ///< negative: random
@@ -50,15 +52,6 @@ struct RequestBody {
   bool continue_final = false;
   bool add_generation_prompt = true;
 
-  std::string query;
-  std::vector<std::string> documents;
-  std::optional<std::size_t> top_n;
-  bool returns_documents = false;
-
-  std::optional<std::size_t> dimensions;
-  bool as_base64 = false;
-  bool truncate = false;
-
   bool add_special = true;
   std::vector<TokenId> tokens;
 };
@@ -81,6 +74,15 @@ JsonFields show_fields(const ServedModel* served, RequestBody& body);
 JsonFields tokenize_fields(const ServedModel* served, RequestBody& body);
 JsonFields detokenize_fields(const ServedModel* served, RequestBody& body);
 JsonFields adapter_fields(const ServedModel* served, RequestBody& body);
+
+/// Calls `use` with a table that only describes.
+template <auto kFields>
+void describe_fields(const std::function<void(const JsonFields&)>& use) {
+  [&use]<typename Body>(JsonFields (*fields)(const ServedModel*, Body&)) {
+    Body body;
+    use(fields(nullptr, body));
+  }(kFields);
+}
 
 /// The names of fields that have an effect, in whatever body.
 const std::set<std::string>& effective_fields();

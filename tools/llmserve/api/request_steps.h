@@ -21,8 +21,14 @@ Status set_logprobs(RequestBody& body);
 /// @param field  that asks for log probabilities. Errors: kUsage
 Status check_cost(const AnswerRequest& request, const std::string& field);
 
-/// The reply to a conversation. @param path  where its messages stand. Errors: kUsage, kResource
-Result<AnswerRequest> reply_to(RequestBody& body, AnswerShape shape, const std::string& path,
-                               const ServedModel& served);
+/// What an API's requests for the reply to a conversation differ in.
+struct ReplyApi {
+  MakeWriter writer;
+  std::string messages = "messages";  ///< the field of the conversation
+  /// Where a tool has the schema of its function's arguments.
+  std::string schema_place = "/function/parameters";
+};
+/// The reply to a conversation. Errors: kUsage, kResource
+Result<AnswerRequest> reply_to(RequestBody& body, const ReplyApi& api, const ServedModel& served);
 
 }  // namespace llm

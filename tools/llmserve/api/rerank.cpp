@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tools/llmserve/api/answer_json.h"
 #include "tools/llmserve/api/compat_fields.h"
 
 namespace llm {
@@ -38,25 +39,34 @@ Result<TokenId> token_of(const Tokenizer& tokenizer, const std::string& word) {
                   word));
 }
 
+/// Documents to be put in order.
+struct RerankRequest {
+  std::vector<std::string> documents;
+  std::size_t top_n;  ///< the first ones that are told
+  bool returns_documents;
+  TokenId yes = 0;  ///< of a reranker that generates
+  TokenId no = 0;
+};
+
 class RerankWriter : public AnswerWriter {
  public:
-  RerankWriter(const ServedModel& served, const AnswerRequest& request)
-      : AnswerWriter(served, request, "rerank-") {}
+  /// @param rerank  outlives it
+  RerankWriter(const ServedModel& served, const AnswerRequest& request, const RerankRequest& rerank)
+      : AnswerWriter(served, request, "rerank-"), rerank_(rerank) {}
 
   std::string whole(std::span<const GenerationOutput> texts) const override {
-    const RerankRequest& rerank = *request_.rerank;
     std::vector<double> scores;
-    for (std::size_t i = 0; i < rerank.documents.size(); ++i)
+    for (std::size_t i = 0; i < rerank_.documents.size(); ++i)
       scores.push_back(request_.embedding ? cosine(texts[0], texts[i + 1]) : yes_of(texts[i]));
     std::vector<std::size_t> order(scores.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::stable_sort(order,
                              [&](std::size_t a, std::size_t b) { return scores[a] > scores[b]; });
-    order.resize(std::min(order.size(), rerank.top_n));
+    order.resize(std::min(order.size(), rerank_.top_n));
     AnswerJson results = AnswerJson::array();
     for (const std::size_t i : order) {
       AnswerJson result = {{"index", i}, {"relevance_score", scores[i]}};
-      if (rerank.returns_documents) result["document"] = {{"text", rerank.documents[i]}};
+      if (rerank_.returns_documents) result["document"] = {{"text", rerank_.documents[i]}};
       results.push_back(std::move(result));
     }
     const std::size_t n = prompt_tokens();
@@ -82,8 +92,10 @@ class RerankWriter : public AnswerWriter {
     const auto logprob = [&row](TokenId id) {
       return std::ranges::find(row.top, id, &TokenLogprob::id)->logprob;
     };
-    return 1 / (1 + std::exp(logprob(request_.rerank->no) - logprob(request_.rerank->yes)));
+    return 1 / (1 + std::exp(logprob(rerank_.no) - logprob(rerank_.yes)));
   }
+
+  const RerankRequest& rerank_;
 };
 
 Status read_documents(const OrderedJson& list, const std::string& path,
@@ -99,7 +111,7 @@ Status read_documents(const OrderedJson& list, const std::string& path,
 }
 
 /// The question of Qwen3-Reranker's card.
-std::vector<ChatPart> question(const RequestBody& body, const std::string& document) {
+std::vector<ChatPart> question(const RerankBody& body, const std::string& document) {
   const auto markup = [](std::string text) { return ChatPart{std::move(text), true}; };
   const auto content = [](std::string text) { return ChatPart{std::move(text), false}; };
   return {
@@ -116,7 +128,7 @@ std::vector<ChatPart> question(const RequestBody& body, const std::string& docum
 
 }  // namespace
 
-JsonFields rerank_fields(const ServedModel*, RequestBody& body) {
+JsonFields rerank_fields(const ServedModel*, RerankBody& body) {
   JsonFields fields;
   add_model(fields, body);
   add_adapters(fields, body);
@@ -139,12 +151,11 @@ JsonFields rerank_fields(const ServedModel*, RequestBody& body) {
 }
 
 Result<AnswerRequest> parse_rerank(const OrderedJson& json, const ServedModel& served) {
-  RequestBody body;
+  RerankBody body;
   LLM_RETURN_IF_ERROR(rerank_fields(&served, body).read(json));
   if (body.documents.empty()) return wrong_field("documents", "nothing", "an array of texts");
   LLM_RETURN_IF_ERROR(check_choices(body.documents.size() + 1, 1, served, "documents"));
   AnswerRequest request;
-  request.shape = AnswerShape::kRerank;
   request.notes = body.chat.notes;
   LLM_TRY(request.adapters, adapters_of(body, served));
   request.options.max_tokens = 0;
@@ -176,13 +187,10 @@ Result<AnswerRequest> parse_rerank(const OrderedJson& json, const ServedModel& s
                        "start llmserve with --pooling mean or last to compare embeddings");
   }
   LLM_RETURN_IF_ERROR(check_lengths(request, served, "documents"));
-  request.rerank = std::move(rerank);
+  request.writer = [rerank = std::move(rerank)](const ServedModel& of, const AnswerRequest& asked) {
+    return std::make_unique<RerankWriter>(of, asked, rerank);
+  };
   return request;
-}
-
-std::unique_ptr<AnswerWriter> rerank_writer(const ServedModel& served,
-                                            const AnswerRequest& request) {
-  return std::make_unique<RerankWriter>(served, request);
 }
 
 }  // namespace llm

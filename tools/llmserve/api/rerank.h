@@ -1,8 +1,10 @@
 #pragma once
 
-#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
-#include "tools/llmserve/api/answer_json.h"
+#include "tools/llmserve/api/answer_request.h"
 #include "tools/llmserve/api/request_fields.h"
 
 namespace llm {
@@ -14,7 +16,13 @@ namespace llm {
 // the first token: 1 / (1 + exp(no - yes)) of their logits. Source: the model card of
 // Qwen/Qwen3-Reranker-0.6B. A model of embeddings gives cosines, as vLLM's score API does.
 
-JsonFields rerank_fields(const ServedModel* served, RequestBody& body);
+struct RerankBody : RequestBody {
+  std::string query;
+  std::vector<std::string> documents;
+  std::optional<std::size_t> top_n;
+  bool returns_documents = false;
+};
+JsonFields rerank_fields(const ServedModel* served, RerankBody& body);
 
 /// Errors: kUsage naming the field (`documents`: the model is neither); kResource for a text that
 /// is longer than the context.
