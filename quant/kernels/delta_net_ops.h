@@ -3,6 +3,8 @@
 // Gated DeltaNet and Mamba-2 on 16 lanes: the convolution, the lengths of heads, and the state.
 // Part of an ISA unit. Each equals the loops of engine/forward/reference/delta_net.cpp.
 
+#include <array>
+
 #include "quant/kernels/float_ops.h"
 #include "quant/numerics/delta_net.h"
 
@@ -51,57 +53,86 @@ void unit_length(float* x, std::size_t n, float factor) {
   for (std::size_t i = whole; i < n; ++i) x[i] = (x[i] * s) * factor;
 }
 
-/// The contract's 16-lane sum over i < n, of 16 columns at once: lane i mod 16 of a column is what
-/// add(i, lane) makes of it, and no more than four lanes are in registers.
-template <class A, class Add>
-LLM_INLINE F32x16<A> column_sums(std::size_t n, Add add) {
+/// N of the contract's 16-lane sums over i < n at once, of 16 columns each: lane i mod 16 of them
+/// is what add(i, lanes) makes of it, and no more than four lanes of each are in registers.
+template <class A, std::size_t N, class Add>
+LLM_INLINE std::array<F32x16<A>, N> column_sums(std::size_t n, Add add) {
   constexpr std::size_t kLanesOfGroup[] = {0, 8, 4, 12};
-  F32x16<A> groups[4];
+  using Lanes = std::array<F32x16<A>, N>;
+  Lanes groups[4];
   _Pragma("GCC unroll 4") for (std::size_t g = 0; g < 4; ++g) {
-    F32x16<A> lanes[4];
-    for (auto& lane : lanes) lane = broadcast_f32<A>(0);
+    Lanes lanes[4];
+    for (Lanes& lane : lanes) lane.fill(broadcast_f32<A>(0));
     std::size_t i = g;
     for (; i + 12 < n; i += 16) {
-      _Pragma("GCC unroll 4") for (std::size_t l = 0; l < 4; ++l) lanes[l] =
+      _Pragma("GCC unroll 4") for (std::size_t l = 0; l < 4; ++l)
           add(i + kLanesOfGroup[l], lanes[l]);
     }
     for (std::size_t l = 0; l < 4; ++l)
-      if (i + kLanesOfGroup[l] < n) lanes[l] = add(i + kLanesOfGroup[l], lanes[l]);
-    groups[g] = (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+      if (i + kLanesOfGroup[l] < n) add(i + kLanesOfGroup[l], lanes[l]);
+    for (std::size_t s = 0; s < N; ++s)
+      groups[g][s] = (lanes[0][s] + lanes[1][s]) + (lanes[2][s] + lanes[3][s]);
   }
-  return (groups[0] + groups[2]) + (groups[1] + groups[3]);
+  Lanes sums;
+  for (std::size_t s = 0; s < N; ++s)
+    sums[s] = (groups[0][s] + groups[2][s]) + (groups[1][s] + groups[3][s]);
+  return sums;
 }
 
+/// A token changes the state and sees it. In the same pass over it the state decays for the token
+/// after it, whose k finds what is there: each value is read and written once a token.
 template <class A>
 void delta_rule(const llm::DeltaRuleArgs& args) {
+  if (args.n_tokens == 0) return;
+  float* const state = args.state;  // of which no store changes the address
+  const std::size_t k_dim = args.k_dim;
   const bool is_whole = args.n_columns == 16;
-  for (std::size_t t = 0; t < args.n_tokens; ++t) {
-    const float* const q = args.q + t * args.stride;
-    const float* const k = args.k + t * args.stride;
-    const float* const v = args.v + t * args.stride;
+  const auto row = [&args](const float* first, std::size_t t) { return first + t * args.stride; };
+  const auto decay_of = [&args](std::size_t t) {
+    return broadcast_f32<A>(args.decay[t * args.gate_stride]);
+  };
+  const auto put = [&](std::size_t t, const F32x16<A>& seen) {
     float* const out = args.out + t * args.out_stride;
-    const auto decay = broadcast_f32<A>(args.decay[t * args.gate_stride]);
-    const auto beta = broadcast_f32<A>(args.beta[t * args.gate_stride]);
-    const auto kept = [&](std::size_t i) { return load_f32<A>(args.state + 16 * i) * decay; };
+    is_whole ? store_f32(out, seen) : store_tail(out, seen, args.n_columns);
+  };
+  const float* k = row(args.k, 0);
+  const auto first_decay = decay_of(0);
+  auto found = column_sums<A, 1>(k_dim, [=](std::size_t i, auto& lane) {
+    const auto kept = load_f32<A>(state + 16 * i) * first_decay;
+    store_f32(state + 16 * i, kept);
+    lane[0] = fma(broadcast_f32<A>(k[i]), kept, lane[0]);
+  })[0];
+  for (std::size_t t = 0; t < args.n_tokens; ++t) {
+    const float* const q = row(args.q, t);
+    const float* const v = row(args.v, t);
     const auto value = is_whole ? load_f32<A>(v) : load_tail<A>(v, args.n_columns);
-    auto change = value * beta;
-    if (args.finds) {
-      const auto found = column_sums<A>(args.k_dim, [&](std::size_t i, const F32x16<A>& lane) {
-        return fma(broadcast_f32<A>(k[i]), kept(i), lane);
-      });
-      change = (value - found) * beta;
-    }
-    auto seen = column_sums<A>(args.k_dim, [&](std::size_t i, const F32x16<A>& lane) {
-      const auto next = fma(broadcast_f32<A>(k[i]), change, kept(i));
-      store_f32(args.state + 16 * i, next);
-      return fma(broadcast_f32<A>(q[i]), next, lane);
-    });
-    if (!args.finds) seen = fma(broadcast_f32<A>(args.past), value, seen);
-    if (is_whole) {
-      store_f32(out, seen);
+    const auto beta = broadcast_f32<A>(args.beta[t * args.gate_stride]);
+    const auto change = (args.finds ? value - found : value) * beta;
+    const auto next_of_row = [=](std::size_t i) {
+      return fma(broadcast_f32<A>(k[i]), change, load_f32<A>(state + 16 * i));
+    };
+    F32x16<A> seen;
+    if (t + 1 == args.n_tokens) {
+      seen = column_sums<A, 1>(k_dim, [=](std::size_t i, auto& lane) {
+        const auto next = next_of_row(i);
+        store_f32(state + 16 * i, next);
+        lane[0] = fma(broadcast_f32<A>(q[i]), next, lane[0]);
+      })[0];
     } else {
-      store_tail(out, seen, args.n_columns);
+      const float* const next_k = row(args.k, t + 1);
+      const auto decay = decay_of(t + 1);
+      const auto sums = column_sums<A, 2>(k_dim, [=](std::size_t i, auto& lane) {
+        const auto next = next_of_row(i);
+        lane[0] = fma(broadcast_f32<A>(q[i]), next, lane[0]);
+        const auto kept = next * decay;
+        store_f32(state + 16 * i, kept);
+        lane[1] = fma(broadcast_f32<A>(next_k[i]), kept, lane[1]);
+      });
+      seen = sums[0];
+      found = sums[1];
+      k = next_k;
     }
+    put(t, args.finds ? seen : fma(broadcast_f32<A>(args.past), value, seen));
   }
 }
 

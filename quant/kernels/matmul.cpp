@@ -23,7 +23,7 @@ struct Prefetch {
 Prefetch prefetch_of(const PackedMatrix& w, std::size_t n_tokens) {
   static const bool amd = cpu_name().starts_with("AMD");
   constexpr std::size_t kLine = 64;
-  if (!amd || n_tokens > 1) return {0, 4096};
+  if (!amd || n_tokens > kFewTokens) return {0, 4096};
   if (PackedMatrix::kPanelRows * block_traits(w.type()).block_bytes % kLine == 0) return {0, 0};
   return {128, 1024};
 }

@@ -264,11 +264,12 @@ void matmul_few_tokens(const llm::MatmulArgs& args) {
     F32x16<A> acc[llm::kFewTokens];
     for (auto& sum : acc) sum = broadcast_f32<A>(0);
     for (std::size_t b = 0; b < n_blocks; ++b, block += kBlockBytes) {
-      ask_for_next(args, block, kBlockBytes);
+      AskAhead ask{args.near > 0 ? block + args.near : nullptr, next_of(args, block), kBlockBytes};
       const X* const at = x + b * ActivationOf<T>::kParts * args.n_tokens;
       for (std::size_t n = 0; n < args.n_tokens; n += 2) {
         const std::size_t m = n + 1 < args.n_tokens ? n + 1 : n;  // an odd one twice
-        const F32x16<A> first = direct_block<A, T>(block, at + n, args.n_tokens, acc[n]);
+        const F32x16<A> first = direct_block<A, T>(block, at + n, args.n_tokens, acc[n], ask);
+        ask = {};
         const F32x16<A> second = direct_block<A, T>(block, at + m, args.n_tokens, acc[m]);
         acc[m] = second;
         acc[n] = first;

@@ -22,9 +22,9 @@ constexpr std::size_t kPiece = 16;  ///< bytes of a row that are moved at once
 /// A round of interleaving register i with the one half the registers further rotates the bits of
 /// an element's index (register, then place in it) by one.
 template <class Batch, std::size_t n>
-std::array<Batch, n> interleave(const std::array<Batch, n>& r) {
+inline std::array<Batch, n> interleave(const std::array<Batch, n>& r) {
   std::array<Batch, n> next;
-  for (std::size_t i = 0; i < n / 2; ++i) {
+  _Pragma("GCC unroll 8") for (std::size_t i = 0; i < n / 2; ++i) {
     next[2 * i] = xsimd::zip_lo(r[i], r[i + n / 2]);
     next[2 * i + 1] = xsimd::zip_hi(r[i], r[i + n / 2]);
   }
@@ -32,14 +32,14 @@ std::array<Batch, n> interleave(const std::array<Batch, n>& r) {
 }
 
 template <class Batch>
-Batch load_piece(const std::byte* piece) {
+inline Batch load_piece(const std::byte* piece) {
   typename Batch::value_type elements[Batch::size];
   std::memcpy(elements, piece, kPiece);
   return Batch::load_unaligned(elements);
 }
 
 template <class Batch>
-void store_piece(const Batch& batch, std::byte* out) {
+inline void store_piece(const Batch& batch, std::byte* out) {
   typename Batch::value_type elements[Batch::size];
   batch.store_unaligned(elements);
   std::memcpy(out, elements, kPiece);
@@ -54,11 +54,13 @@ void pack_piece(const std::byte* rows, std::size_t row_stride, std::byte* out) {
   constexpr std::size_t kGroups = kRows / kColumns;
   using Batch = xsimd::make_sized_batch_t<T, kColumns>;
   for (std::size_t group = 0; group < kGroups; ++group) {
-    std::array<Batch, kColumns> r;
-    for (std::size_t i = 0; i < kColumns; ++i)
-      r[i] = load_piece<Batch>(rows + (group * kColumns + i) * row_stride);
-    for (std::size_t round = kColumns; round > 1; round /= 2) r = interleave(r);
-    for (std::size_t c = 0; c < kept; ++c) store_piece(r[c], out + (c * kGroups + group) * kPiece);
+    std::array<Batch, kColumns> r;  // in registers, so that every loop over it is unrolled
+    _Pragma("GCC unroll 16") for (std::size_t i = 0; i < kColumns; ++i) r[i] =
+        load_piece<Batch>(rows + (group * kColumns + i) * row_stride);
+    _Pragma("GCC unroll 4") for (std::size_t round = kColumns; round > 1; round /= 2) r =
+        interleave(r);
+    _Pragma("GCC unroll 16") for (std::size_t c = 0; c < kept; ++c)
+        store_piece(r[c], out + (c * kGroups + group) * kPiece);
   }
 }
 
@@ -73,11 +75,10 @@ void pack_half_pairs(const std::byte* rows, std::size_t row_stride, std::byte* o
     return word;
   };
   std::array<Halves, 4> r;
-  for (std::size_t i = 0; i < 4; ++i)
-    r[i] = xsimd::bitwise_cast<Halves>(
-        Words{pair(4 * i), pair(4 * i + 1), pair(4 * i + 2), pair(4 * i + 3)});
-  for (int round = 0; round < 4; ++round) r = interleave(r);
-  for (std::size_t i = 0; i < 4; ++i) store_piece(r[i], out + i * kPiece);
+  _Pragma("GCC unroll 4") for (std::size_t i = 0; i < 4; ++i) r[i] = xsimd::bitwise_cast<Halves>(
+      Words{pair(4 * i), pair(4 * i + 1), pair(4 * i + 2), pair(4 * i + 3)});
+  _Pragma("GCC unroll 4") for (int round = 0; round < 4; ++round) r = interleave(r);
+  _Pragma("GCC unroll 4") for (std::size_t i = 0; i < 4; ++i) store_piece(r[i], out + i * kPiece);
 }
 
 /// Interleaves n elements of n_rows rows, one by one; rows that are not there are zero.

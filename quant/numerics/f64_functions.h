@@ -101,7 +101,12 @@ inline double power_of_two(int n) {  // -1022 <= n <= 1023
 /// m - 1 is exact. For k = 0 nothing cancels, and for another |log m| <= |k log 2| / 2: the
 /// relative error is below 2^-97.
 inline DoubleDouble log_of(double x) {
-  constexpr int kLastTerm = 21;
+  static const auto kInverseOdds = [] {  // 1 / (2 i + 1)
+    std::array<DoubleDouble, 22> values{};
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = DoubleDouble{1, 0} / DoubleDouble{2.0 * static_cast<double>(i) + 1, 0};
+    return values;
+  }();
   constexpr std::uint64_t kFraction = (std::uint64_t{1} << 52) - 1;
   int k = -1023;
   if (x < std::numeric_limits<double>::min()) {
@@ -118,8 +123,7 @@ inline DoubleDouble log_of(double x) {
   const DoubleDouble s = DoubleDouble{m - 1, 0} / exact_sum(m, 1);
   const DoubleDouble square = s * s;
   DoubleDouble sum;
-  for (int i = kLastTerm; i >= 0; --i)
-    sum = square * sum + DoubleDouble{1, 0} / DoubleDouble{2.0 * i + 1, 0};
+  for (std::size_t i = kInverseOdds.size(); i-- > 0;) sum = square * sum + kInverseOdds[i];
   return DoubleDouble{2 * s.high, 2 * s.low} * sum + kLn2 * DoubleDouble{static_cast<double>(k), 0};
 }
 
