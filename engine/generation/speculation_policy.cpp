@@ -15,6 +15,10 @@ namespace {
 constexpr double kFirstSlope = 0.35;
 constexpr int kFirstSlopes = 2;
 constexpr double kMostSlope = 2;
+/// Passes of a number of rows after which they are believed instead of the line, and passes of
+/// other numbers after which they no longer are: the machine may have been busy.
+constexpr std::size_t kEnoughPasses = 3;
+constexpr std::size_t kRecentPasses = 64;
 /// Of a token's proposal, until one was measured: a draft of a quarter of the model.
 constexpr double kFirstProposalCost = 0.25;
 /// What a proposal must promise: so many tokens in the time of one.
@@ -30,6 +34,8 @@ constexpr std::size_t kFirstWait = 16;
 constexpr std::size_t kMostWait = 128;
 /// Tokens that an acceptance remembers.
 constexpr double kMemory = 16;
+/// How many values of its own place the acceptance of all places counts as.
+constexpr double kShareOfAll = 4;
 /// Single rows that are measured before anything is compared with them, and again where several
 /// rows took less; and passes after which one is measured again in any case.
 constexpr std::size_t kSingles = 4;
@@ -52,11 +58,22 @@ PassCosts::PassCosts() {
 }
 
 void PassCosts::note(std::size_t n_rows, double seconds) {
-  LLM_CHECK(n_rows >= 1);
+  LLM_CHECK(n_rows >= 1 && n_rows <= kMostRows);
+  ++n_passes_;
   if (n_rows == 1) return single_.add(seconds);
   if (single_.value() <= 0) return;
-  const double slope = (seconds / single_.value() - 1) / static_cast<double>(n_rows - 1);
-  slope_.add(std::clamp(slope, 0.0, kMostSlope));
+  const auto more = static_cast<double>(n_rows - 1);
+  const double slope = std::clamp((seconds / single_.value() - 1) / more, 0.0, kMostSlope);
+  slope_.add(slope);
+  of_rows_[n_rows].cost.add(1 + slope * more);
+  of_rows_[n_rows].last_pass = n_passes_;
+}
+
+double PassCosts::of(std::size_t n_rows) const {
+  LLM_CHECK(n_rows >= 1 && n_rows <= kMostRows);
+  const auto& [cost, last_pass] = of_rows_[n_rows];
+  if (cost.size() >= kEnoughPasses && n_passes_ - last_pass <= kRecentPasses) return cost.value();
+  return 1 + slope_.value() * static_cast<double>(n_rows - 1);
 }
 
 SpeculationPolicy::SpeculationPolicy(std::optional<std::size_t> fixed)
@@ -64,9 +81,21 @@ SpeculationPolicy::SpeculationPolicy(std::optional<std::size_t> fixed)
   LLM_CHECK(!fixed || *fixed <= kMost);
 }
 
-void SpeculationPolicy::Acceptance::add(bool right) {
+void SpeculationPolicy::Share::add(bool right) {
   n = std::min(n + 1, kMemory);
-  share += ((right ? 1 : 0) - share) / n;
+  value += ((right ? 1 : 0) - value) / n;
+}
+
+void SpeculationPolicy::Acceptance::add(std::size_t place, bool right) {
+  all.add(right);
+  places[std::min(place, kPlaces - 1)].add(right);
+}
+
+/// Few values of a place say less than those of all.
+double SpeculationPolicy::Acceptance::at(std::size_t place) const {
+  const Share& here = places[std::min(place, kPlaces - 1)];
+  const double n = here.n - 1;
+  return (n * here.value + kShareOfAll * all.value) / (n + kShareOfAll);
 }
 
 double SpeculationPolicy::cost(std::size_t n_proposed) const {
@@ -77,13 +106,13 @@ double SpeculationPolicy::cost(std::size_t n_proposed) const {
 /// tokens in the time of a pass of k + 1 rows and of the proposal: the k with the most tokens a
 /// second, if that is more than without, else 0.
 std::size_t SpeculationPolicy::worth(std::size_t grade) const {
-  const double share = acceptance_[std::min(grade, Proposer::kGrades - 1)].share;
+  const Acceptance& acceptance = acceptance_[std::min(grade, Proposer::kGrades - 1)];
   double best_rate = kLeastGain;
   std::size_t best = 0;
   double reached = 1;  // probability that all before are right
   double tokens = 1;
   for (std::size_t n = 1; n <= kMost && is_allowed(n); ++n) {
-    reached *= share;
+    reached *= acceptance.at(n - 1);
     tokens += reached;
     if (tokens <= best_rate * cost(n)) continue;
     best_rate = tokens / cost(n);
@@ -131,30 +160,34 @@ void SpeculationPolicy::note(const Outcome& outcome) {
   ++since_proposal_;
   if (outcome.proposed > 0) {
     Acceptance& acceptance = acceptance_[std::min(outcome.grade, Proposer::kGrades - 1)];
-    for (std::size_t i = 0; i < outcome.accepted; ++i) acceptance.add(true);
-    if (outcome.refuted) acceptance.add(false);
+    for (std::size_t i = 0; i < outcome.accepted; ++i) acceptance.add(i, true);
+    if (outcome.refuted) acceptance.add(outcome.accepted, false);
     gained += 1 + static_cast<double>(outcome.accepted) - charge;
   }
   allowance_ = std::min(allowance_ + gained, kMostAllowance);
   if (outcome.proposed == 0) return;
   since_proposal_ = 0;
-  // What was right is tried soon again, unless even that is too dear.
-  const bool is_hopeful = !outcome.refuted && (1 + kTried) > kLeastGain * cost(kTried);
-  const bool is_good = is_hopeful || worth(outcome.grade) > 0;
-  wait_ = is_good ? kFirstWait : std::min(2 * wait_, kMostWait);
+  // What was right is tried again at once: the second proposal in a row costs less than the first,
+  // before which a proposer reads the tokens since its last one.
+  if (!outcome.refuted)
+    wait_ = 0;
+  else if (worth(outcome.grade) > 0)
+    wait_ = kFirstWait;
+  else
+    wait_ = std::clamp(2 * wait_, kFirstWait, kMostWait);
 }
 
 std::string SpeculationPolicy::describe() const {
   if (costs_.single_seconds() <= 0) return "nothing measured";
   std::vector<std::string> shares;
   for (const Acceptance& acceptance : acceptance_) {
-    shares.push_back(fmt::format("{:.2f}", acceptance.share));
+    shares.push_back(fmt::format("{:.2f}", acceptance.all.value));
   }
   return fmt::format(
       "a pass takes {:.2f} ms, each further row {:.3f} of that, each proposed token {:.3f}; right "
       "by grade {}; allowance {:.2f}",
-      costs_.single_seconds() * 1e3, costs_.of(2) - 1, proposal_cost_.value(),
-      fmt::join(shares, " "), allowance_);
+      costs_.single_seconds() * 1e3, costs_.slope(), proposal_cost_.value(), fmt::join(shares, " "),
+      allowance_);
 }
 
 }  // namespace llm

@@ -27,31 +27,40 @@ class RunningMedian {
   double median_ = 0;
 };
 
-/// What a pass of several rows costs, in passes of a single one: a straight line through what was
-/// measured.
+/// What a pass of several rows costs, in passes of a single one: what passes of so many rows took,
+/// because kernels for few rows differ; where few were measured of late, a straight line through
+/// all.
 class PassCosts {
  public:
+  static constexpr std::size_t kMostRows = 32;
+
   PassCosts();
 
-  /// @pre n_rows >= 1
+  /// @pre 1 <= n_rows <= kMostRows
   void note(std::size_t n_rows, double seconds);
   /// 0 until it was measured.
   double single_seconds() const { return single_.value(); }
-  /// @pre n_rows >= 1
-  double of(std::size_t n_rows) const {
-    return 1 + slope_.value() * static_cast<double>(n_rows - 1);
-  }
+  /// What a row beyond the first adds, by the line.
+  double slope() const { return slope_.value(); }
+  /// @pre 1 <= n_rows <= kMostRows
+  double of(std::size_t n_rows) const;
 
  private:
   RunningMedian single_;
-  RunningMedian slope_;  ///< what a row beyond the first adds
+  RunningMedian slope_;
+  struct Measured {
+    RunningMedian cost;
+    std::size_t last_pass = 0;
+  };
+  std::array<Measured, kMostRows + 1> of_rows_;
+  std::size_t n_passes_ = 0;
 };
 
 /// How many tokens to propose, so that text comes as fast as it can and never much slower than
 /// without proposals (docs/speculation.md). Decides about time alone: no result depends on it.
 class SpeculationPolicy {
  public:
-  static constexpr std::size_t kMost = 31;
+  static constexpr std::size_t kMost = PassCosts::kMostRows - 1;
 
   /// What came of a pass and of the proposal in it.
   struct Outcome {
@@ -75,11 +84,19 @@ class SpeculationPolicy {
   std::string describe() const;
 
  private:
-  /// How often a token of some grade was right behind right ones.
-  struct Acceptance {
-    double share = 0.5;
+  /// How often a token was right behind right ones.
+  struct Share {
+    double value = 0.5;
     double n = 1;
     void add(bool right);
+  };
+  /// Of the tokens of a grade: of all of them, and by how many of the proposal stand before it.
+  struct Acceptance {
+    static constexpr std::size_t kPlaces = 4;  ///< the last one counts for those behind it, too
+    Share all;
+    std::array<Share, kPlaces> places;
+    void add(std::size_t place, bool right);
+    double at(std::size_t place) const;
   };
   double cost(std::size_t n_proposed) const;
   /// Whether a pass with so many may be lost.
