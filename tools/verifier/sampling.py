@@ -24,6 +24,14 @@ class Settings:
     frequency_penalty: float = 0
 
 
+# Values of a setting that might be the run's.
+OTHERS = {"temperature": [i / 20 for i in range(41)], "top_p": [i / 100 for i in range(50, 101)],
+          "min_p": [0, 0.01, 0.02, 0.05, 0.1, 0.2], "top_k": [0, 1, 5, 10, 20, 30, 40, 50, 64, 80, 100],
+          "repeat_penalty": [1, 1.05, 1.1, 1.15, 1.2, 1.3], "repeat_last_n": [0, 16, 32, 64, 128, 256],
+          "presence_penalty": [0, 0.5, 1, 1.5, 2], "frequency_penalty": [0, 0.1, 0.2, 0.5, 1],
+          "sampler_order": ["hf", "llamacpp"], "sequence": range(16), "seed": range(10_000)}
+
+
 def philox(key: int, low: int, high: int) -> tuple[int, int, int, int]:
     """Philox4x32-10 of a counter of two 64-bit numbers."""
     c = [low & WORD, low >> 32, high & WORD, high >> 32]
