@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -166,12 +167,13 @@ void SpeculationPolicy::note(const Outcome& outcome) {
   }
   allowance_ = std::min(allowance_ + gained, kMostAllowance);
   if (outcome.proposed == 0) return;
-  since_proposal_ = 0;
-  // What was right is tried again at once: the second proposal in a row costs less than the first,
-  // before which a proposer reads the tokens since its last one.
-  if (!outcome.refuted)
+  const bool is_first = std::exchange(since_proposal_, 0) > 1;
+  // What was right is tried soon again, unless even that is too dear. The second proposal in a row
+  // comes at once: it costs less than the first, before which a proposer reads what it missed.
+  const bool is_hopeful = !outcome.refuted && (1 + kTried) > kLeastGain * cost(kTried);
+  if (is_first && !outcome.refuted)
     wait_ = 0;
-  else if (worth(outcome.grade) > 0)
+  else if (is_hopeful || worth(outcome.grade) > 0)
     wait_ = kFirstWait;
   else
     wait_ = std::clamp(2 * wait_, kFirstWait, kMostWait);

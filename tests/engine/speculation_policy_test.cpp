@@ -15,6 +15,7 @@ struct Machine {
   double slope;
   double proposal_cost;
   double right;
+  double catch_up = 0;  ///< of a proposal, for each token since the last one
 
   /// Tokens a unit of time, where a token without speculation takes one.
   double speed(std::size_t n_tokens, std::uint64_t seed, double noise = 0) const {
@@ -27,12 +28,14 @@ struct Machine {
     std::uniform_real_distribution<double> uniform(0, 1);
     double time = 0;
     std::size_t tokens = 0;
+    std::size_t unread = 0;
     while (tokens < n_tokens) {
       const std::size_t proposed = policy.length(0);
       std::size_t accepted = 0;
       while (accepted < proposed && uniform(random) < right) ++accepted;
       const double pass = 1 + slope * static_cast<double>(proposed);
-      const double proposal = proposal_cost * static_cast<double>(proposed);
+      const double proposal = proposal_cost * static_cast<double>(proposed) +
+                              (proposed > 0 ? catch_up * static_cast<double>(unread) : 0);
       // A neighbour on the machine: now and then a pass takes many times as long.
       const double busy = uniform(random) < noise ? 20 : 1;
       policy.note({.grade = 0,
@@ -43,6 +46,7 @@ struct Machine {
                    .proposal_seconds = proposal * 0.01});
       time += pass + proposal;
       tokens += 1 + accepted;
+      unread = proposed > 0 ? 0 : unread + 1;
     }
     return static_cast<double>(tokens) / time;
   }
@@ -71,6 +75,19 @@ TEST_CASE("costs are a line through what was measured", "[speculation]") {
   CHECK(costs.of(2) <= 3);
   for (int i = 0; i < 20; ++i) costs.note(5, 0.001);
   CHECK(costs.of(5) == 1);
+}
+
+TEST_CASE("passes of a number of rows cost what they took of late", "[speculation]") {
+  PassCosts costs;
+  for (int i = 0; i < 3; ++i) costs.note(1, 0.01);
+  for (int i = 0; i < 3; ++i) {
+    costs.note(4, 0.012);
+    costs.note(8, 0.05);
+  }
+  CHECK(is_near(costs.of(4), 1.2));
+  CHECK(is_near(costs.of(8), 5));
+  for (int i = 0; i < 65; ++i) costs.note(2, 0.011);
+  CHECK(is_near(costs.of(4), 1.3));  // the line
 }
 
 TEST_CASE("a median shrugs at single values and follows lasting ones", "[speculation]") {
@@ -179,6 +196,14 @@ TEST_CASE("right proposals more than double the speed where rows are cheap", "[s
     CHECK(Machine{0.1, 0, 0.9}.speed(300, seed) > 2);
     CHECK(Machine{0.05, 0.1, 0.85}.speed(300, seed) > 2);
     CHECK(Machine{0.2, 0, 0.95}.speed(300, seed, 0.1) > 1.5);
+  }
+}
+
+TEST_CASE("a proposer that must read what it missed is given a second chance at once",
+          "[speculation]") {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    CAPTURE(seed);
+    CHECK(Machine{0.3, 0.06, 0.9, 0.1}.speed(600, seed) > 1.4);
   }
 }
 
