@@ -14,7 +14,6 @@
 #include "base/log_sum_exp.h"
 #include "base/per_thread.h"
 #include "engine/sampler/filtered_row.h"
-#include "engine/sampler/sampler_fields.h"
 
 namespace llm {
 namespace {
@@ -181,12 +180,11 @@ double uniform_draw(std::uint64_t seed, std::uint64_t sequence, std::uint64_t po
 Sampler::Sampler(const SamplerOptions& options, std::uint64_t sequence, std::size_t n_generated,
                  std::size_t n_unbroken)
     : options_(options), sequence_(sequence), n_generated_(n_generated), n_unbroken_(n_unbroken) {
-  for (const SamplerField& field : kSamplerFields) {
-    field.visit(options, [&field](auto value) {
-      const auto number = static_cast<double>(value);
-      LLM_CHECK(number >= field.lowest && number <= field.highest);
-    });
-  }
+  LLM_CHECK(options.temperature >= 0.0F && options.repeat_penalty > 0.0F);
+  LLM_CHECK(options.top_p >= 0.0F && options.top_p <= 1.0F);
+  LLM_CHECK(options.min_p >= 0.0F && options.min_p <= 1.0F);
+  LLM_CHECK(options.typical_p >= 0.0F && options.typical_p <= 1.0F);
+  LLM_CHECK(options.dry_base >= 1.0F && options.dynatemp_exponent >= 0.0F);
 }
 
 Result<std::vector<Candidate>> Sampler::distribution(std::span<const float> logits,
