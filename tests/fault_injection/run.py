@@ -185,7 +185,8 @@ class Bench:
         return not alarms
 
 
-def report(judged: list[Judgement], is_whole: bool, verbose: bool) -> bool:
+def report(judged: list[Judgement], is_whole: bool, verbose: bool, scale: float) -> bool:
+    """@param scale  how many times as many faults a run without --sample has: a sample may miss as many as that"""
     struck = [j for j in judged if j.struck]
     for j in judged if verbose else ():
         by = f"{j.check or 'SURVIVED':<10} {'named' if j.named else '-'}" if j.struck else "never struck"
@@ -211,7 +212,10 @@ def report(judged: list[Judgement], is_whole: bool, verbose: bool) -> bool:
     found, named, n = by_check.total(), names.total(), len(struck)
     print(f"never struck here: {len(judged) - n}\nfaults found: {found}/{n} (need {FOUND_NEEDED:.0%}), "
           f"named: {named}/{n} (need {NAMED_NEEDED:.0%})", flush=True)
-    return all_reached and found >= FOUND_NEEDED * n and named >= NAMED_NEEDED * n
+    def enough(count: int, needed: float) -> bool:
+        return n - count <= (1 - needed) * n * scale
+
+    return all_reached and enough(found, FOUND_NEEDED) and enough(named, NAMED_NEEDED)
 
 
 def main() -> int:
@@ -240,7 +244,9 @@ def main() -> int:
             lacking = [isa[1] for row in rows if (isa := re.search(r":isa=(\w+)", row.id)) and isa[1] not in bench.isas]
             for isa, count in sorted(Counter(lacking).items()):
                 print(f"skipped: {count} of {isa}, which this CPU lacks")
-            rows = drawn([row for row in rows if not (isa := re.search(r":isa=(\w+)", row.id)) or isa[1] in bench.isas], args.sample)
+            here = [row for row in rows if not (isa := re.search(r":isa=(\w+)", row.id)) or isa[1] in bench.isas]
+            rows = drawn(here, args.sample)
+            scale = len(here) / max(len(rows), 1)
         else:
             print(f"{sum(row.needs_no_model for row in rows)} faults that need no model were tried with the first")
             rows = [row for row in rows if not row.needs_no_model]
@@ -251,7 +257,7 @@ def main() -> int:
         tried = drawn(of_model, int(n))
         if len(tried) < len(of_model):
             print(f"{len(tried)} of {len(of_model)} faults, drawn by seed {args.seed}")
-        good &= report(bench.judge_all(tried), is_first and not args.only and not args.sample, args.verbose)
+        good &= report(bench.judge_all(tried), is_first and not args.only and not args.sample, args.verbose, scale)
         bench.end()
     cpu = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     print(f"{'PASS' if good else 'FAIL'} ({time.monotonic() - started:.0f} s, {cpu:.0f} s of CPU)")
