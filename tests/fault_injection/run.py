@@ -8,6 +8,7 @@ check complains without a fault, or too few faults were found, named or in reach
 """
 
 import argparse
+import math
 import queue
 import random
 import re
@@ -186,7 +187,7 @@ class Bench:
 
 
 def report(judged: list[Judgement], is_whole: bool, verbose: bool, scale: float) -> bool:
-    """@param scale  how many times as many faults a run without --sample has: a sample may miss as many as that"""
+    """@param scale  how many times as many faults a run without --sample has"""
     struck = [j for j in judged if j.struck]
     for j in judged if verbose else ():
         by = f"{j.check or 'SURVIVED':<10} {'named' if j.named else '-'}" if j.struck else "never struck"
@@ -212,8 +213,11 @@ def report(judged: list[Judgement], is_whole: bool, verbose: bool, scale: float)
     found, named, n = by_check.total(), names.total(), len(struck)
     print(f"never struck here: {len(judged) - n}\nfaults found: {found}/{n} (need {FOUND_NEEDED:.0%}), "
           f"named: {named}/{n} (need {NAMED_NEEDED:.0%})", flush=True)
+
     def enough(count: int, needed: float) -> bool:
-        return n - count <= (1 - needed) * n * scale
+        """A sample may miss more by chance: two standard deviations, but no more than a run of all may."""
+        most = (1 - needed) * n
+        return n - count <= min(most * scale, most + 2 * math.sqrt(most * needed))
 
     return all_reached and enough(found, FOUND_NEEDED) and enough(named, NAMED_NEEDED)
 

@@ -293,10 +293,10 @@ class CompletionWriter : public AnswerWriter {
 
   static constexpr std::size_t kCallsOfChoice = 32;  // with ids of their own
 
-  std::vector<LogprobsJson> logprobs_;  ///< of streamed choices
   bool is_llama_;
-  std::vector<std::size_t> n_calls_;  ///< likewise
-  std::vector<char> takes_text_;      ///< likewise: the last call is of a tool that takes a text
+  std::vector<LogprobsJson> logprobs_;  ///< of streamed choices
+  std::vector<std::size_t> n_calls_;    ///< likewise
+  std::vector<char> takes_text_;        ///< likewise: the last call is of a tool that takes a text
   std::size_t completion_tokens_ = 0;
   std::size_t cached_tokens_ = 0;
   AnswerJson timings_;  ///< of the first choice

@@ -36,7 +36,7 @@ class OllamaWriter : public AnswerWriter {
 
   std::string growth(std::size_t, const TextEvent& event) override {
     std::vector<AnswerJson> replies;
-    if (!!request_.is_chat)
+    if (request_.is_chat)
       replies = replies_of(parsers_[0].push(event.text));
     else if (!event.text.empty())
       replies.push_back({{"response", event.text}});
@@ -51,7 +51,7 @@ class OllamaWriter : public AnswerWriter {
   std::string closing(std::size_t, const GenerationOutput& text) override {
     const auto of_cut = is_cut(text) ? UnfinishedCall::kLeftOut : UnfinishedCall::kContent;
     std::string lines =
-        !request_.is_chat ? "" : lines_of(replies_of(parsers_[0].finish(is_cut(text)), of_cut));
+        request_.is_chat ? lines_of(replies_of(parsers_[0].finish(is_cut(text)), of_cut)) : "";
     AnswerJson last = line(empty_reply());
     last.update(ended(text));
     return lines + json_text(last) + "\n";
