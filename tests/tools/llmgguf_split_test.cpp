@@ -79,7 +79,7 @@ TEST_CASE("split and merge give the same bytes again", "[llmgguf][split]") {
   // By size: no part has more tensors than fit, and a tensor that is larger has one of its own.
   const auto by_size = parts.shell("llmgguf split tiny.gguf s --max-size 10K").must_end(0);
   parts.shell("llmgguf merge s-00001-* merged")
-      .must_end(2, {"merged: OTHER: found a file that exists"});
+      .must_end(2, {"merged: OUT: found a file that exists"});
   parts.shell("llmgguf merge s-00001-* merged --force && cmp merged tiny.gguf").must_end(0);
   parts.shell("llmgguf split tiny.gguf s --max-size 10k").must_end(2, {"found a file that exists"});
   std::istringstream lines(by_size.out);

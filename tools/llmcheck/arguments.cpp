@@ -49,10 +49,9 @@ OptionTable make_check_table(CheckArguments& a) {
       .file();
   table
       .texts(
-          "compare", "RECEIPT", &a.compare,
-          "compare the outputs of two receipts (`--compare A.json B.json`): print the first token "
-          "that differs, with the five most likely tokens of both runs at this place, and the "
-          "settings that differ")
+          "compare", "A.json B.json", &a.compare,
+          "compare the outputs of two receipts: print the first token that differs, the five most "
+          "likely tokens of both runs at this position, and the settings that differ")
       .file();
   table.file("receipt-log", "LOG", &a.receipt_log,
              "check that no line of a receipt log (of llmserve --receipts) was changed, moved or "
@@ -80,8 +79,8 @@ OptionTable make_check_table(CheckArguments& a) {
   table.file("ppl", "FILE", &a.ppl,
              "print the perplexity of the text in FILE; every token is scored once");
   table.file("kld", "REF", &a.kld,
-             "print the KL divergence from a reference. If REF is a GGUF file, the text is that of "
-             "--ppl; if REF is a dump (NPZ), the tokens are those of the dump");
+             "print the KL divergence of MODEL from REF. REF is a GGUF file (the text is then that "
+             "of --ppl) or a dump, NPZ (the tokens are then those of the dump)");
   table.file("quality", "FILE", &a.quality,
              "generate text from each document in FILE in seven configurations (docs/quality.md): "
              "check that equivalent configurations give equal outputs, and that no quality metric "
@@ -162,10 +161,9 @@ OptionTable make_check_table(CheckArguments& a) {
       "activations always has an f32 KV cache");
   table.file(
       "tol", "FILE", &a.limits,
-      "--layer-diff: JSON file with error limits, in place of those that llmcheck derives from "
-      "this model's sensitivity to rounding. They are for the run of the whole model, in "
-      "which errors of a layer carry over to the next, and not for the check of single "
-      "layers (docs/tolerances.md)");
+      "--layer-diff: JSON file with the error limits for a run of the whole model; without it, "
+      "llmcheck derives them from this model's sensitivity to rounding. The limits for single "
+      "layers are fixed (docs/tolerances.md)");
   table.text("p,prompt", "TEXT", &a.prompt, "prompt for --dump and --self");
   add_isa_option(table, &a.isa);
   table.integer("t,threads", "N", &a.threads, 0, 1024,

@@ -15,8 +15,8 @@ namespace llm {
 struct GgufArguments {
   std::string verb;
   std::string file;
-  std::string other_file;  ///< the third word
-  std::string third;       ///< the fourth word
+  std::string other_file;  ///< the first argument after FILE
+  std::string third;       ///< the second one
   bool json = false;
   bool strict = false;
   bool vocab_only = false;
@@ -52,7 +52,7 @@ Result<int> split_gguf(const GgufArguments& arguments, const ToolContext& contex
 Result<int> merge_gguf(const GgufArguments& arguments, const ToolContext& context);
 /// Prints what is wrong with FILE and how it is mended; with --fix writes a mended copy.
 Result<int> doctor_gguf(const GgufArguments& arguments, const ToolContext& context);
-/// Writes the model FILE with the adapter OTHER merged to the third file.
+/// Writes the model FILE with the adapter merged into it to the file OUT.
 Result<int> merge_lora(const GgufArguments& arguments, const ToolContext& context);
 /// Changes the value of the key OTHER, or adds or removes the key.
 Result<int> set_key(const GgufArguments& arguments, const ToolContext& context);

@@ -1,6 +1,7 @@
 // llmgguf: looks into GGUF files, and changes them.
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <array>
 
@@ -17,45 +18,50 @@ namespace {
 struct Verb {
   std::string_view name;
   Result<int> (*run)(const GgufArguments&, const ToolContext&);
-  std::string_view other = {};  ///< what the word after FILE is; empty: there is none
-  std::string_view third = {};  ///< and the next one
-  bool may_lack_them = false;   ///< the verb says when
+  std::string_view first = {};   ///< its argument after FILE; empty: none
+  std::string_view second = {};  ///< and the next one
+  bool may_lack_them = false;    ///< the verb checks them itself
 };
 constexpr std::array kVerbs = {
     Verb{"show", show_gguf},
     Verb{"hash", hash_gguf},
     Verb{"verify", verify_gguf},
     Verb{"doctor", doctor_gguf},
-    Verb{"diff", diff_gguf, "the second file"},
-    Verb{"split", split_gguf, "the NAME of the parts"},
-    Verb{"merge", merge_gguf, "the file to write"},
-    Verb{"merge-lora", merge_lora, "the adapter", "the file to write"},
+    Verb{"diff", diff_gguf, "FILE2"},
+    Verb{"split", split_gguf, "PREFIX"},
+    Verb{"merge", merge_gguf, "OUT"},
+    Verb{"merge-lora", merge_lora, "ADAPTER[:SCALE]", "OUT"},
     Verb{"set", set_key, "KEY", "VALUE", true},
     Verb{"add", add_key, "KEY", "VALUE"},
     Verb{"rm", remove_key, "KEY"},
-    Verb{"export", export_tensor, "TENSOR", "the NPY file to write"},
-    Verb{"import", import_tensor, "TENSOR", "the NPY file to read"},
-    Verb{"block", show_block, "TENSOR", "the number of the block"},
+    Verb{"export", export_tensor, "TENSOR", "NPY"},
+    Verb{"import", import_tensor, "TENSOR", "NPY"},
+    Verb{"block", show_block, "TENSOR", "NUMBER"},
     Verb{"size", show_size},
 };
 
+/// The verb and its arguments: "diff FILE FILE2".
+std::string usage(const Verb& verb) {
+  std::string text = fmt::format("{} FILE", verb.name);
+  for (std::string_view argument : {verb.first, verb.second})
+    if (!argument.empty()) text += fmt::format(" {}", argument);
+  return text;
+}
+
 OptionTable make_table(GgufArguments& arguments) {
   OptionTable table("llmgguf", "Show, check, repair, compare and change GGUF files");
-  std::vector<std::string> names;
-  for (const Verb& verb : kVerbs) names.emplace_back(verb.name);
-  table.positional("VERB", &arguments.verb, true, "what to do (see the examples)").verb(names);
+  std::vector<std::string> names, usages;
+  for (const Verb& verb : kVerbs) {
+    names.emplace_back(verb.name);
+    usages.push_back(usage(verb));
+  }
+  table
+      .positional("VERB", &arguments.verb, true,
+                  fmt::format("what to do, one of: {}", fmt::join(usages, "; ")))
+      .verb(names);
   table.positional("FILE", &arguments.file, true, "GGUF file, or any part of a split model").file();
-  table
-      .positional("OTHER", &arguments.other_file, false,
-                  "diff: the second file; merge: the file to write; split: the NAME in the names "
-                  "of the parts (NAME-00001-of-00003.gguf); merge-lora: the adapter, or "
-                  "ADAPTER:SCALE; set, add, rm: the key; export, import, block: the tensor")
-      .file();
-  table
-      .positional("OUT", &arguments.third, false,
-                  "merge-lora: the file to write; set, add: the value; export, import: the NPY "
-                  "file; block: the number of the block")
-      .file();
+  table.positional("ARGUMENT", &arguments.other_file, false, "first argument after FILE").file();
+  table.positional("ARGUMENT2", &arguments.third, false, "second argument after FILE").file();
   table.flag("json", &arguments.json, "print JSON");
   table.flag("a,all", &arguments.all, "show: print complete arrays and strings");
   table.flag("strict", &arguments.strict,
@@ -85,7 +91,7 @@ OptionTable make_table(GgufArguments& arguments) {
              "add: the type of the value: u8, u16, u32, u64, i8, i16, i32, i64, f32, f64, bool or "
              "str");
   table.file("chat-template", "FILE", &arguments.chat_template,
-             "set: instead of KEY and VALUE: the chat template is the text in FILE");
+             "set: set the chat template to the text in FILE; KEY and VALUE are then not given");
   table
       .integer("c,ctx-size", "N", &arguments.context, 0, INT32_MAX,
                "size: context size in tokens; 0: from the model file")
@@ -133,12 +139,14 @@ OptionTable make_table(GgufArguments& arguments) {
 
 /// As many words as the verb takes.
 Status check_words(const GgufArguments& arguments, const Verb& verb) {
-  for (const auto& [name, wanted, found] : {std::tuple("OTHER", verb.other, arguments.other_file),
-                                            std::tuple("OUT", verb.third, arguments.third)}) {
+  for (const auto& [wanted, found] :
+       {std::pair(verb.first, arguments.other_file), std::pair(verb.second, arguments.third)}) {
     if (!wanted.empty() && found.empty() && !verb.may_lack_them)
-      return usage_error(name, fmt::format("found nothing, need {} of {}", wanted, verb.name));
+      return usage_error(std::string(wanted), fmt::format("found nothing; usage: {}", usage(verb)));
     if (wanted.empty() && !found.empty())
-      return usage_error(name, fmt::format("found \"{}\", need none with {}", found, verb.name));
+      return usage_error("command line",
+                         fmt::format("found \"{}\", which {} does not take; usage: {}", found,
+                                     verb.name, usage(verb)));
   }
   return Ok{};
 }

@@ -85,7 +85,7 @@ Result<int> split_gguf(const GgufArguments& arguments, const ToolContext& contex
   std::vector<std::string> paths;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     paths.push_back(split_path(arguments.other_file, i, parts.size()));
-    LLM_RETURN_IF_ERROR(check_new_output("OTHER", paths[i], source, arguments.force));
+    LLM_RETURN_IF_ERROR(check_new_output("PREFIX", paths[i], source, arguments.force));
   }
   const auto count = static_cast<std::uint16_t>(parts.size());
   const auto n_tensors = static_cast<std::int32_t>(source.gguf.tensors().size());
@@ -115,7 +115,7 @@ Result<int> split_gguf(const GgufArguments& arguments, const ToolContext& contex
 
 Result<int> merge_gguf(const GgufArguments& arguments, const ToolContext& context) {
   LLM_TRY(const OpenGguf source, open_gguf(arguments.file));
-  LLM_RETURN_IF_ERROR(check_new_output("OTHER", arguments.other_file, source, arguments.force));
+  LLM_RETURN_IF_ERROR(check_new_output("OUT", arguments.other_file, source, arguments.force));
   ProgressBar progress(!context.quiet(), "tensors");
   LLM_TRY(WrittenFile written, write_gguf(source, {source.gguf.entries(), source.gguf.tensors()},
                                           arguments.other_file, progress));

@@ -95,7 +95,7 @@ std::string block_text(const Block& block) {
 Result<int> export_tensor(const GgufArguments& arguments, const ToolContext&) {
   LLM_TRY(const OpenGguf open, open_gguf(arguments.file));
   LLM_TRY(const GgufTensor* tensor, tensor_named(open, arguments.other_file));
-  LLM_RETURN_IF_ERROR(check_new_output("OUT", arguments.third, open, arguments.force));
+  LLM_RETURN_IF_ERROR(check_new_output("NPY", arguments.third, open, arguments.force));
   std::vector<float> weights(tensor->n_elements);
   contract::dequantize_row(tensor->type, open.gguf.tensor_data(*tensor), weights);
   LLM_TRY(AtomicFile file, AtomicFile::create(arguments.third));

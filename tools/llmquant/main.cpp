@@ -120,8 +120,9 @@ OptionTable make_table(Arguments& arguments) {
   table.example(
       "llmquant m.gguf out.gguf AUTO --imatrix m.imatrix.gguf --target-size 4.5GiB --dry-run",
       "print the noise of each matrix in each type, and the types chosen for a file of that size");
-  table.example("llmquant m.gguf out.gguf IQ2_M --imatrix m.imatrix.gguf",
-                "quantize with an importance matrix: smaller errors for texts like its own");
+  table.example(
+      "llmquant m.gguf out.gguf IQ2_M --imatrix m.imatrix.gguf",
+      "quantize with an importance matrix, which makes errors smaller for text of the same kind");
   return table;
 }
 

@@ -102,17 +102,18 @@ void add_scheduler_options(OptionTable& table, ServeArguments& a) {
                "memory for the KV cache of all requests together. If one full context (-c) does "
                "not fit, -c is reduced; apart from this, never changes a result")
       .shown_default(
-          "enough for as many full contexts as --parallel says, but at most 1024 MiB; always "
-          "enough for one full context");
+          "--parallel full contexts, limited to 1024 MiB or one full context, whichever "
+          "is larger");
   table.file("cache-dir", "DIR", &a.cache_dir,
              "keep the KV cache of prompts and responses in files in DIR, so that a later start "
              "can reuse it; servers may share DIR");
   table.integer("cache-size", "GIB", &a.cache_size, 1, 1 << 20,
                 "size limit of --cache-dir; the least recently used entries are deleted");
-  table.choice("cache-scope", "SCOPE", &a.cache_by_key, {{"shared", false}, {"key", true}},
-               "which requests may reuse the KV cache of another request; shared: all (from a "
-               "short response time, a client can tell that another client has sent a prompt with "
-               "the same prefix); key: those with the same API key");
+  table.choice(
+      "cache-scope", "SCOPE", &a.cache_by_key, {{"shared", false}, {"key", true}},
+      "which requests may reuse the KV cache of another request; shared: all requests; key: "
+      "requests with the same API key. With shared, the response time tells a client "
+      "whether anybody has sent a prompt with the same prefix");
   table
       .integer("c,ctx-size,max-model-len", "N", &a.scheduler.context, 0, INT32_MAX,
                "context size of each request in tokens; 0: from the model file")
