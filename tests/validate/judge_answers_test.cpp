@@ -1,5 +1,7 @@
 // What is said of answers that this engine gives with int8 activations and a coarser KV cache.
 
+#include <cmath>
+
 #include "engine/sampler/sampler.h"
 #include "tests/support/embedded_model.h"
 #include "tests/support/test.h"
@@ -30,9 +32,17 @@ JudgeAnswer answer_of(Sequence& sequence, const JudgeQuestion& question) {
   return answer;
 }
 
+/// Keeps 9 bits of each value's significand: more than bf16, fewer than f16.
+void round_to_9_bits(std::span<float> heads, std::size_t /*head_dim*/) {
+  for (float& value : heads) {
+    int exponent = 0;
+    const float fraction = std::frexp(value, &exponent);
+    value = std::ldexp(std::nearbyint(std::ldexp(fraction, 9)), exponent - 9);
+  }
+}
+
 /// The verdict on a server whose keys and values go through `filter`.
-CheckResult verdict_on(KvFilter filter) {
-  const auto model = embedded(2);
+CheckResult verdict_on(KvFilter filter, const std::shared_ptr<const Model>& model = embedded(2)) {
   const std::vector<JudgeQuestion> questions = judge_questions(*model);
   const auto sequence = require_ok(open_sequence(model, {.kv = KvType::kF16}));
   sequence->executor().set_kv_filter(filter);
@@ -55,6 +65,16 @@ TEST_CASE("a KV cache of 8 bits is in the noise", "[judge]") {
   const CheckResult verdict = verdict_on(kKvFilters[4].filter);
   CAPTURE(verdict.detail);
   CHECK(verdict.name == "log-probabilities differ only by rounding");
+}
+
+TEST_CASE("rounding coarser than f16 is noise where weights are not quantized", "[judge]") {
+  const auto model = embedded(2, "fable-3m-f16.gguf");
+  const CheckResult verdict = verdict_on(round_to_9_bits, model);
+  CAPTURE(verdict.detail);
+  CHECK(verdict.name == "log-probabilities differ only by rounding");
+  const CheckResult coarse = verdict_on(kKvFilters[4].filter, model);
+  CAPTURE(coarse.detail);
+  CHECK(!coarse.passed);
 }
 
 }  // namespace llm::test

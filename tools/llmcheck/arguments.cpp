@@ -72,8 +72,8 @@ OptionTable make_check_table(CheckArguments& a) {
              "write a dump of this engine's activations, for --prompt or (with --layer-diff) for "
              "the tokens of the reference");
   table.file("imatrix", "OUT.gguf", &a.imatrix,
-             "write the importance matrix of the text of --text, for llmquant --imatrix: sums of "
-             "the squares of the inputs of every matrix product");
+             "make an importance matrix from the text of --text, for llmquant --imatrix: for each "
+             "weight matrix, the sum of the squares of each input");
   table.file("text", "FILE", &a.text,
              "text for --imatrix; it should resemble the texts that the model is used for");
   table.file("ppl", "FILE", &a.ppl,

@@ -101,7 +101,8 @@ std::string AnswerBench::figures(const Fit& plain) const {
   for (std::size_t i = 0; i < questions_.size(); ++i)
     std::ranges::copy(differences(plain.rows[i], reported_[i]), std::back_inserter(all));
   return fmt::format(
-      "median difference {:.4f} at {} positions, {:.2f} times what int8 costs here in the worst "
+      "median difference {:.4f} at {} positions, {:.2f} times what rounding changes here in the "
+      "worst "
       "kind of prompt (limit {})",
       median_of(all), all.size(), plain.misfit(), kNoiseFactor);
 }

@@ -55,12 +55,17 @@ class AnswerBench {
   /// @param base    has the rows of questions that `way` does not concern; null: they are computed
   Result<Fit> rows_of(const ServingHypothesis& way, const std::shared_ptr<const Model>& plain,
                       KvType kv, bool sample, const Fit* base = nullptr);
-  /// What int8 activations and f16 keys and values change here, for each question. One with little
-  /// noise by chance is held to half of what is usual.
-  std::vector<double> noise_of(const Fit& int8, const Fit& plain) const {
+  /// What rounding changes here, for each question. One with little noise by chance is held to half
+  /// of what is usual.
+  /// @param int8  int8 activations, f16 keys and values
+  /// @param bf16  keys and values as bf16; null: not computed
+  std::vector<double> noise_of(const Fit& plain, const Fit& int8, const Fit* bf16) const {
     std::vector<double> all;
-    for (std::size_t i = 0; i < questions_.size(); ++i)
+    for (std::size_t i = 0; i < questions_.size(); ++i) {
       all.push_back(median_of(differences(int8.rows[i], plain.rows[i])));
+      if (bf16 != nullptr)
+        all.back() = std::fmax(all.back(), median_of(differences(bf16->rows[i], plain.rows[i])));
+    }
     const double least = median_of(all) / 2;
     for (double& noise : all) noise = std::fmax(noise, least);
     return all;

@@ -10,6 +10,7 @@
 
 #include "base/shown_text.h"
 #include "validate/remote_server/answer_bench.h"
+#include "validate/remote_server/kv_filters.h"
 #include "validate/remote_server/sampler_fault.h"
 #include "validate/remote_server/serving_hypothesis.h"
 
@@ -41,8 +42,13 @@ class Judging : AnswerBench {
     LLM_TRY(Fit plain, rows_of(right, f32_, KvType::kF32, false));
     if (is_equal(int8, "int8 activations, f16 keys and values")) return std::move(outcome_);
     if (is_equal(plain, "f32")) return std::move(outcome_);
-    noise_ = noise_of(int8, plain);
+    noise_ = noise_of(plain, int8, nullptr);
     rate(plain);
+    if (!(plain.misfit() <= kNoiseFactor)) {
+      LLM_TRY(const Fit bf16, rows_in_bf16(right));
+      noise_ = noise_of(plain, int8, &bf16);
+      rate(plain);
+    }
     if (!(plain.misfit() <= kNoiseFactor)) {
       LLM_RETURN_IF_ERROR(name_fault(right, plain, int8));
     } else {
@@ -65,6 +71,13 @@ class Judging : AnswerBench {
       outcome_.summary = passed ? "right: differs only by rounding" : "wrong: " + name;
     }
     outcome_.checks.push_back({std::move(name), passed, std::move(detail)});
+  }
+
+  /// Of weights that are not quantized int8 activations change nothing, but other engines round the
+  /// activations to f16 or bf16. That is measured by keys and values in bf16.
+  Result<Fit> rows_in_bf16(ServingHypothesis way) {
+    way.kv_filter = round_to_bf16;
+    return rows_of(way, f32_, KvType::kF32, false);
   }
 
   void check_answered() {
@@ -207,8 +220,9 @@ class Judging : AnswerBench {
   /// remains is noise: no more than int8 changes where the file is served that way.
   Status conclude(Way best, const Fit& plain, const Fit& int8, std::size_t n_tried) {
     LLM_TRY(const Fit rounded, rows_of(best.way, int8_, KvType::kF16, false, &int8));
+    LLM_TRY(const Fit bf16, rows_in_bf16(best.way));
     Fit rest = best.fit;
-    rate(rest, noise_of(rounded, best.fit));
+    rate(rest, noise_of(best.fit, rounded, best.way.kv_filter == nullptr ? &bf16 : nullptr));
     if (!is_clearly_better(best, plain) || !(rest.misfit() <= kNoiseFactor))
       return unexplained(plain, n_tried, &best);
     add(best.way.name, false,
@@ -272,7 +286,7 @@ class Judging : AnswerBench {
   }
 
   void show(const Shown& ways, std::string title) {
-    FigureTable table{.title = std::move(title) + ", in units of int8's noise",
+    FigureTable table{.title = std::move(title) + ", in units of the noise of rounding",
                       .name = "judge",
                       .columns = {"served"},
                       .rows = {}};

@@ -1,7 +1,9 @@
 #include "validate/remote_server/kv_filters.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 
 namespace llm {
 namespace {
@@ -49,6 +51,13 @@ void filter(std::span<float> heads, std::size_t head_dim) {
 }
 
 }  // namespace
+
+void round_to_bf16(std::span<float> heads, std::size_t /*head_dim*/) {
+  for (float& value : heads) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    value = std::bit_cast<float>((bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff0000);
+  }
+}
 
 const std::array<KvFilterRow, 6> kKvFilters = {{{"q4_0", filter<4, false>},
                                                 {"q4_0 of rotated heads", filter<4, true>},

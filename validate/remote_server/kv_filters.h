@@ -1,6 +1,8 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <span>
 #include <string_view>
 
 #include "engine/state/kv_row.h"
@@ -17,5 +19,8 @@ struct KvFilterRow {
 /// before (llama.cpp rotates by the orthonormal Walsh-Hadamard matrix: of keys the largest power of
 /// two that divides a head, of values 64; here the same, 64).
 extern const std::array<KvFilterRow, 6> kKvFilters;
+
+/// Keys and values as bfloat16, rounded to nearest even.
+void round_to_bf16(std::span<float> heads, std::size_t head_dim);
 
 }  // namespace llm
