@@ -269,7 +269,8 @@ void Executor::for_each(std::size_t n, const std::function<void(std::size_t)>& t
 Status Executor::keep_weights(std::size_t n_rows) {
   if (model_->weights_in_memory()) return Ok{};
   LLM_RETURN_IF_ERROR(model_->check_weights());  // a pass must not read a file that was cut
-  const std::chrono::nanoseconds time = packing_time(passes_, last_pass_, options_.passes);
+  const std::chrono::nanoseconds time =
+      packing_time(passes_, last_pass_, model_->packing_pays_after(), options_.passes);
   if (time == time.zero()) return Ok{};
   const auto started = OpClock::Time::clock::now();
   const Status packed = model_->pack_weights_for(time);

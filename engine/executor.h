@@ -43,17 +43,17 @@ struct SequenceOptions {
 
 class Sequence;
 
-/// How long packing weights to stay may take before the next pass. It pays for itself over some 64
-/// passes, where the system has to find the memory first, so a text that is not longer pays nothing
-/// for it. It begins before the second pass if more are expected, and late if that is not known. No
-/// token takes much longer than two passes.
-/// @param passes    so far
-/// @param last      what the last one took
-/// @param expected  passes in all; 0: not known
+/// How long packing weights to stay may take before the next pass. A text for which it does not pay
+/// has none of it. It begins before the second pass if it will pay, and late if that is not known.
+/// No token takes much longer than two passes.
+/// @param passes      so far
+/// @param last        what the last one took
+/// @param pays_after  Model::packing_pays_after()
+/// @param expected    passes in all; 0: not known
 constexpr std::chrono::nanoseconds packing_time(std::uint64_t passes, std::chrono::nanoseconds last,
+                                                std::uint64_t pays_after,
                                                 std::uint64_t expected = 0) {
-  constexpr std::uint64_t kShortText = 64;
-  const std::uint64_t begin = expected > kShortText ? 0 : kShortText;
+  const std::uint64_t begin = expected > pays_after ? 0 : pays_after;
   return passes > begin ? last : last.zero();
 }
 

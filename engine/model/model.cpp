@@ -144,6 +144,11 @@ Status Model::pack_weights_for(std::chrono::nanoseconds time) const {
   return Ok{};
 }
 
+std::uint64_t Model::packing_pays_after() const {
+  constexpr std::uint64_t kIfAllAreRead = 40;  // measured (docs/performance.md)
+  return kIfAllAreRead * weights_->store->plan().bytes / weight_bytes();
+}
+
 Status Model::check_weights() const { return weights_->store->status(); }
 
 Result<std::shared_ptr<const Model>> Model::variant(const LoadOptions& options) const {

@@ -78,6 +78,10 @@ class Model final {
   Status pack_weights() const;
   /// Packs some of them: a few MiB, then more until `time` is over. Errors: as load().
   Status pack_weights_for(std::chrono::nanoseconds time) const;
+  /// After how many decoded tokens packing all weights to stay has cost no more time than it saved.
+  /// It costs time for every weight (the system has to find the memory), and saves time for those
+  /// that a token reads: of experts, few.
+  std::uint64_t packing_pays_after() const;
   /// The first error met while weights were read from the file since load(); kIntegrity where the
   /// file or the mapped cache has changed. Errors: kNonFinite, kIo, kIntegrity.
   Status check_weights() const;

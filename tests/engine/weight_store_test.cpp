@@ -127,6 +127,14 @@ TEST_CASE("panels are lent until they are packed to stay, one piece after the ot
   REQUIRE(open(model)->evaluate(Ids{10}, LogitRows::kLast).ok());
 }
 
+TEST_CASE("packing pays later where a token reads few of the weights", "[weights]") {
+  const auto model =
+      model_at(LLM_SOURCE_DIR "/tests/golden/architectures/qwen3moe.gguf", how(true, 1));
+  const std::uint64_t stored = model->weights().store->plan().bytes;
+  CHECK(model->packing_pays_after() == 40 * stored / model->weight_bytes());
+  CHECK(model->packing_pays_after() > 60);
+}
+
 TEST_CASE("packing to stay begins after a short text, with a part", "[weights]") {
   const ScratchDirectory folder;
   // 2 MiB of F32 in every wide matrix.
@@ -146,16 +154,19 @@ TEST_CASE("packing to stay begins after a short text, with a part", "[weights]")
   const auto sequence = open(model);
   using std::chrono::milliseconds;
   std::uint64_t passes = 0;
-  for (; packing_time(passes, milliseconds(640)) == milliseconds(0); ++passes) {
+  const std::uint64_t pays_after = model->packing_pays_after();
+  // The wide matrices are all that there is, and every token reads them.
+  REQUIRE(pays_after == 40);
+  for (; packing_time(passes, milliseconds(640), pays_after) == milliseconds(0); ++passes) {
     REQUIRE(sequence->evaluate(Ids{9}, LogitRows::kLast).ok());
     REQUIRE(store.packed_panels() == 0);
   }
-  REQUIRE(passes == 65);
-  REQUIRE(packing_time(1000, milliseconds(640)) == milliseconds(640));
+  REQUIRE(passes == pays_after + 1);
+  REQUIRE(packing_time(1000, milliseconds(640), 40) == milliseconds(640));
   // A text that will be long pays at once, one that will not be long later.
-  REQUIRE(packing_time(0, milliseconds(640), 65) == milliseconds(0));
-  REQUIRE(packing_time(1, milliseconds(640), 65) == milliseconds(640));
-  REQUIRE(packing_time(1, milliseconds(640), 64) == milliseconds(0));
+  REQUIRE(packing_time(0, milliseconds(640), 40, 41) == milliseconds(0));
+  REQUIRE(packing_time(1, milliseconds(640), 40, 41) == milliseconds(640));
+  REQUIRE(packing_time(1, milliseconds(640), 40, 40) == milliseconds(0));
   REQUIRE(sequence->evaluate(Ids{9}, LogitRows::kLast).ok());
   const std::size_t part = store.packed_panels();
   REQUIRE(part > 0);
