@@ -28,7 +28,7 @@ Result<LocalModel::Logits> LocalModel::logits(std::span<const TokenId> tokens) c
 struct LocalAnswer::State {
   State(std::shared_ptr<LocalModel> of, AnswerRequest asked)
       : request(std::move(asked)),
-        writer(AnswerWriter::create(of->served(), request)),
+        writer(request.writer(of->served(), request)),
         texts(request.n_choices()),
         n_left(texts.size()) {}
 
