@@ -51,6 +51,8 @@ def ask(url: str, schema: dict, seed: int) -> tuple[str, str]:
         choice = server.post(url, "/v1/chat/completions", body)[1]["choices"][0]
     except urllib.error.HTTPError as refused:
         error = json.load(refused)["error"]
+        if refused.code == 400 and error["param"] == FIELD and "units of work" in error["message"]:
+            return "refused", "its size"
         pointer = (error["param"] or "").removeprefix(FIELD)
         if refused.code != 400 or not pointer.startswith("/") or not names(schema, pointer):
             return "FAILED", f"{refused.code}: {error}"

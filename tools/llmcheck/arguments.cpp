@@ -58,10 +58,10 @@ OptionTable make_check_table(CheckArguments& a) {
              "removed; LOG is the log or its folder; needs no model");
   table.file(
       "audit", "RECEIPT.json", &a.audit,
-      "spot-check another person's receipt that has a hash of the activations, by recomputing some "
-      "of them. 1. Send that person a random text. 2. They run --audit with --challenge TEXT and "
-      "--make-opening FILE, and send you FILE. 3. Run --audit with --challenge TEXT and --opening "
-      "FILE (docs/receipts.md)");
+      "spot-check a receipt made by somebody else, by recomputing some of its activations; the "
+      "receipt must contain a hash of them. 1. Send the maker a random TEXT. 2. The maker runs "
+      "--audit with --challenge TEXT --make-opening FILE, and sends you FILE, which has the values "
+      "that you need. 3. Run --audit with --challenge TEXT --opening FILE (docs/receipts.md)");
   table.text("judge", "URL", &a.judge,
              "request greedy output from another engine's server (OpenAI API) that runs this model "
              "file; report whether the output is correct, or which bug explains it");
@@ -71,16 +71,18 @@ OptionTable make_check_table(CheckArguments& a) {
   table.file("dump", "OUT.npz", &a.dump,
              "write a dump of this engine's activations, for --prompt or (with --layer-diff) for "
              "the tokens of the reference");
-  table.file("imatrix", "OUT.gguf", &a.imatrix,
-             "make an importance matrix from the text of --text, for llmquant --imatrix: for each "
-             "weight matrix, the sum of the squares of each input");
+  table.file(
+      "imatrix", "OUT.gguf", &a.imatrix,
+      "make an importance matrix for llmquant --imatrix from the text in --text. It has, for "
+      "each input column of each weight matrix, the sum of the squared activations");
   table.file("text", "FILE", &a.text,
              "text for --imatrix; it should resemble the texts that the model is used for");
   table.file("ppl", "FILE", &a.ppl,
              "print the perplexity of the text in FILE; every token is scored once");
-  table.file("kld", "REF", &a.kld,
-             "print the KL divergence of MODEL from REF. REF is a GGUF file (the text is then that "
-             "of --ppl) or a dump, NPZ (the tokens are then those of the dump)");
+  table.file(
+      "kld", "REF", &a.kld,
+      "print the KL divergence of MODEL from REF. REF is a GGUF file, and --ppl FILE gives the "
+      "text; or REF is a dump (.npz), which contains the tokens");
   table.file("quality", "FILE", &a.quality,
              "generate text from each document in FILE in seven configurations (docs/quality.md): "
              "check that equivalent configurations give equal outputs, and that no quality metric "
@@ -98,7 +100,7 @@ OptionTable make_check_table(CheckArguments& a) {
              "random text that selects what --audit recomputes; choose it after you have received "
              "the receipt");
   table.file("opening", "FILE", &a.opening,
-             "file with the inputs of the activations that --audit recomputes; the maker of the "
+             "file with the values from which --audit recomputes activations; the maker of the "
              "receipt writes it with --make-opening");
   table.file("make-opening", "FILE", &a.make_opening,
              "for the maker of the receipt: do not check, but write the file for --opening; takes "
@@ -117,8 +119,8 @@ OptionTable make_check_table(CheckArguments& a) {
       .from_env("LLM_API_KEY");
   table.group("Options for --receipt-log");
   table.file("public-key", "PUB.pem", &a.public_key,
-             "require that each line is signed with this key (openssl pkey -in KEY.pem -pubout "
-             "prints it)");
+             "check the signature of each line with this public key (openssl pkey -in KEY.pem "
+             "-pubout prints it)");
   table.text("log-head", "SHA256", &a.log_head,
              "require that the log contains the line with this hash, which llmcheck or llmserve "
              "printed earlier; this proves that no line before it was removed");

@@ -91,7 +91,8 @@ OptionTable make_table(Arguments& arguments) {
       "target-noise", "NOISE", &arguments.target_noise,
       "with TYPE AUTO: choose a type for each matrix, so that the mean noise is at most NOISE "
       "(such as 0.01) and the file is as small as possible. The noise of a matrix is the mean "
-      "squared error of its products, divided by their mean square");
+      "squared error of its products with activations, divided by the mean square of the exact "
+      "products");
   table.flag("pure", &arguments.plan.pure, "use the same type for all matrices");
   table.flag("leave-output-tensor", &arguments.plan.leave_output, "keep the type of output.weight");
   table.text("output-tensor-type", "TYPE", &arguments.plan.output_type,

@@ -60,8 +60,8 @@ OptionTable make_replay_table(ReplayArguments& a) {
       .file();
   table.file("m,model", "FILE", &a.model, "model of the receipt")
       .shown_default(
-          "looked for by its hash in the folder of the receipt, in the working directory "
-          "and in its subfolder models");
+          "a file with the hash in the receipt, in the folder of the receipt, in the working "
+          "directory or in ./models");
   table.integer("at", "N", &a.at, 0, INT32_MAX,
                 "keep the first N tokens of the output and generate the rest. Without --set and "
                 "--edit, the tokens and the hash of the logits must equal those of the receipt");

@@ -102,8 +102,9 @@ void add_scheduler_options(OptionTable& table, ServeArguments& a) {
                "memory for the KV cache of all requests together. If one full context (-c) does "
                "not fit, -c is reduced; apart from this, never changes a result")
       .shown_default(
-          "what the full contexts of --parallel requests need, but at most 1024 MiB; what one full "
-          "context needs, if that is more");
+          "enough for --parallel full contexts, but not more than 1024 MiB, and never less than "
+          "one "
+          "full context needs");
   table.file("cache-dir", "DIR", &a.cache_dir,
              "keep the KV cache of prompts and responses in files in DIR, so that a later start "
              "can reuse it; servers may share DIR");
