@@ -98,6 +98,8 @@ TEST_CASE("llmgguf doctor names and mends what is wrong", "[llmgguf]") {
 
   folder.shell("llmgguf doctor bad.gguf --fix bad.gguf").must_end(2, {"--fix"});
   folder.shell("llmgguf verify tiny.gguf --fix out.gguf").must_end(2, {"--fix", "need doctor"});
+  folder.shell("llmgguf rm tiny.gguf").must_end(2, {"KEY: found nothing; usage: rm FILE KEY"});
+  folder.shell("llmgguf show tiny.gguf x").must_end(2, {"\"x\"", "usage: show FILE"});
   folder.write("text", "no model");
   folder.shell("llmgguf doctor text").must_end(3, {"magic"});
 }
@@ -364,7 +366,7 @@ TEST_CASE("llmgguf export and import move a tensor to NumPy and back", "[llmgguf
   folder.shell("llmgguf export half.gguf blk.0.attn_q.weight back.npy && cmp half.npy back.npy")
       .must_end(0);
   folder.shell("llmgguf export" + q + "q.npy")
-      .must_end(2, {"q.npy: OUT: found a file that exists"});
+      .must_end(2, {"q.npy: NPY: found a file that exists"});
   folder.shell("llmgguf export tiny.gguf blk.0.attn_z.weight x.npy")
       .must_end(2, {"TENSOR", "did you mean blk.0.attn_"});
   folder.shell("llmgguf import tiny.gguf output_norm.weight q.npy")
