@@ -123,7 +123,7 @@ OptionTable make_check_table(CheckArguments& a) {
              "-pubout prints it)");
   table.text("log-head", "SHA256", &a.log_head,
              "require that the log contains the line with this hash, which llmcheck or llmserve "
-             "printed earlier; this proves that no line before it was removed");
+             "printed earlier. Without it, lines that were removed at the end are not noticed");
   table.group("Options for --verify");
   table.flag("verify-quick", &a.verify_quick, "use two prompts of the reference instead of all");
   table.flag("verify-quantized", &a.verify_quantized,
@@ -163,9 +163,9 @@ OptionTable make_check_table(CheckArguments& a) {
       "activations always has an f32 KV cache");
   table.file(
       "tol", "FILE", &a.limits,
-      "--layer-diff: JSON file with the error limits for a run of the whole model; without it, "
-      "llmcheck derives them from this model's sensitivity to rounding. The limits for single "
-      "layers are fixed (docs/tolerances.md)");
+      "--layer-diff compares each layer alone, with the reference's inputs, and a run of the whole "
+      "model, in which errors add up. FILE (JSON) has the error limits for the run; without it, "
+      "they are derived from this model's sensitivity to rounding (docs/tolerances.md)");
   table.text("p,prompt", "TEXT", &a.prompt, "prompt for --dump and --self");
   add_isa_option(table, &a.isa);
   table.integer("t,threads", "N", &a.threads, 0, 1024,
