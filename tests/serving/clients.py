@@ -29,7 +29,9 @@ def completions(client: openai.OpenAI, model: str, alone: dict) -> None:
     assert whole.usage.completion_tokens == 40
     chunks = list(client.completions.create(**settings, stream=True, stream_options={"include_usage": True}))
     assert "".join(chunk.choices[0].text for chunk in chunks[:-1]) == whole.choices[0].text
-    assert chunks[-1].usage == whole.usage
+    usage = chunks[-1].usage
+    assert (usage.prompt_tokens, usage.completion_tokens) == (whole.usage.prompt_tokens, whole.usage.completion_tokens)
+    assert whole.usage.prompt_tokens_details.cached_tokens <= usage.prompt_tokens_details.cached_tokens < usage.prompt_tokens
     assert {chunk.system_fingerprint for chunk in chunks} == {whole.system_fingerprint}
     raw = client.completions.with_raw_response.create(**settings, extra_body={"logits_hash": True, "top_k": 0})
     assert len(raw.headers["x-logits-sha256"]) == 64
