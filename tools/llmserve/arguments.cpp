@@ -103,8 +103,7 @@ void add_scheduler_options(OptionTable& table, ServeArguments& a) {
                "not fit, -c is reduced; apart from this, never changes a result")
       .shown_default(
           "enough for --parallel full contexts, but not more than 1024 MiB, and never less than "
-          "one "
-          "full context needs");
+          "one full context needs");
   table.file("cache-dir", "DIR", &a.cache_dir,
              "keep the KV cache of prompts and responses in files in DIR, so that a later start "
              "can reuse it; servers may share DIR");

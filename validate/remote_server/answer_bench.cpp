@@ -102,8 +102,7 @@ std::string AnswerBench::figures(const Fit& plain) const {
     std::ranges::copy(differences(plain.rows[i], reported_[i]), std::back_inserter(all));
   return fmt::format(
       "median difference {:.4f} at {} positions, {:.2f} times what rounding changes here in the "
-      "worst "
-      "kind of prompt (limit {})",
+      "worst kind of prompt (limit {})",
       median_of(all), all.size(), plain.misfit(), kNoiseFactor);
 }
 

@@ -217,12 +217,15 @@ class Judging : AnswerBench {
   }
 
   /// A way explains the answers if it is clearly closer to them than the file as it is, and what
-  /// remains is noise: no more than int8 changes where the file is served that way.
+  /// remains is noise: no more than rounding changes where the file is served that way.
   Status conclude(Way best, const Fit& plain, const Fit& int8, std::size_t n_tried) {
     LLM_TRY(const Fit rounded, rows_of(best.way, int8_, KvType::kF16, false, &int8));
-    LLM_TRY(const Fit bf16, rows_in_bf16(best.way));
+    std::optional<Fit> bf16;
+    if (best.way.kv_filter == nullptr) {
+      LLM_TRY(bf16, rows_in_bf16(best.way));
+    }
     Fit rest = best.fit;
-    rate(rest, noise_of(best.fit, rounded, best.way.kv_filter == nullptr ? &bf16 : nullptr));
+    rate(rest, noise_of(best.fit, rounded, bf16 ? &*bf16 : nullptr));
     if (!is_clearly_better(best, plain) || !(rest.misfit() <= kNoiseFactor))
       return unexplained(plain, n_tried, &best);
     add(best.way.name, false,

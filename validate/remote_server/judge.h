@@ -22,9 +22,9 @@ struct JudgeOutcome {
 
 /// Whether a server's greedy answers are this model's, by docs/judge.md: its own tokens are
 /// evaluated here, and the log-probabilities that it reported compared at every position. Other
-/// rounding is told from a fault by what int8 activations change in this engine at the same
-/// positions. Of a fault, the way of serving (ServingHypothesis) that fits the answers best is
-/// named where it explains them: what remains is noise.
+/// rounding is told from a fault by what int8 activations, or keys and values in bf16, change in
+/// this engine at the same positions. Of a fault, the way of serving (ServingHypothesis) that fits
+/// the answers best is named where it explains them: what remains is noise.
 ///
 /// @param answers  one for each question
 /// Errors: the engine's. Cost: two prefills of all questions and answers; with a fault, ten more,
