@@ -90,9 +90,10 @@ def main() -> int:
                         *(["-c", "2048"] if "-c" not in options else []), *(options if options != ["QUANT"] else [])], change, wanted)
                 for what, options, change, wanted in WAYS]
         ways.append(("llmserve", [arguments.bin_dir / "llmserve", arguments.model], None, "equal to the bit"))
-        for what, command, change, wanted in ways:
-            if not any(word in what for word in arguments.only.split(",")):
-                continue
+        chosen = [way for way in ways if any(word in way[0] for word in arguments.only.split(","))]
+        if not chosen:
+            parser.error(f"--only: found {arguments.only!r}, need words of: {', '.join(way[0] for way in ways)}")
+        for what, command, change, wanted in chosen:
             code, report, seconds = judge(arguments.bin_dir, arguments.model, command, change, folder)
             is_fault = what not in ("right", "llmserve")
             said = next((check for check in report["checks"] if check["verdict"] == "FAIL"), report["checks"][0])
