@@ -168,6 +168,7 @@ class Sequence final : public Session {
   KvType kv() const { return executor_->options().kv; }
   std::span<const TokenId> tokens() const { return tokens_; }
   const SequenceState& cache() const { return cache_; }
+  const SequenceState* state() const override { return &cache_; }
   /// Tokens that it need not compute since they were on disk, so far.
   std::size_t n_loaded() const { return n_loaded_; }
 

@@ -5,6 +5,7 @@
 
 #include "base/result.h"
 #include "engine/forward/probe.h"
+#include "engine/state/sequence_state.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/vocab_spec.h"
 
@@ -49,6 +50,9 @@ class Session {
   virtual void set_checkpoints(std::span<const std::size_t> positions) {
     static_cast<void>(positions);
   }
+
+  /// What the layers keep of the sequence, for those who propose tokens; nullptr: nothing is shown.
+  virtual const SequenceState* state() const { return nullptr; }
 
   /// Sends activations of later evaluations to `sink` (nullptr: none). The sink must outlive this
   /// use.

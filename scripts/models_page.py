@@ -23,18 +23,19 @@ from shapes import FAMILY_SHAPES, SHAPES  # noqa: E402
 
 PAGE = ROOT / "docs" / "models.md"
 GOLDENS = ROOT / "tests" / "golden" / "architectures"
-HEAD = ("| family | transformers' class | `general.architecture` | special features | golden | random models | published weights |",
-        "|---|---|---|---|---|---|---|")
+ASSISTANTS = GOLDENS.parent / "assistant"  # drafts that read the keys and values of a golden
+HEAD = ("| family | sizes | share of downloads | transformers' class | `general.architecture` | special features | golden | random models "
+        "| published weights |", "|" + 9 * "---|")
 PUBLISHED = {"smollm2-135m-instruct": "LlamaForCausalLM", "gemma-3-270m": "Gemma3ForCausalLM"}  # families of models.lock with a reference `real`
 QUOTED = re.compile(r"`([^`]+)`")
 
 
-def architecture_of(golden: str) -> str:
+def architecture_of(golden: pathlib.Path) -> str:
     """A GGUF's first value."""
-    with open(GOLDENS / f"{golden}.gguf", "rb") as file:
+    with open(golden, "rb") as file:
         (key,) = struct.unpack("<24xQ", file.read(32))
         if file.read(key) != b"general.architecture":
-            raise ValueError(f"{golden}.gguf does not begin with its architecture")
+            raise ValueError(f"{golden.name} does not begin with its architecture")
         (size,) = struct.unpack("<4xQ", file.read(12))
         return file.read(size).decode()
 
@@ -44,8 +45,10 @@ def facts() -> tuple[dict, collections.Counter, dict]:
     goldens, row_of = collections.defaultdict(list), {}
     for path in sorted(GOLDENS.glob("*.gguf")):
         (kind,) = json.loads((GOLDENS / path.stem / "config.json").read_text(encoding="utf-8"))["architectures"]
-        row_of[path.stem] = kind, architecture_of(path.stem)
+        row_of[path.stem] = kind, architecture_of(path)
         goldens[row_of[path.stem]].append(path.stem)
+    for path in sorted(ASSISTANTS.glob("*.gguf")):
+        goldens["Gemma4AssistantForCausalLM", architecture_of(path)].append(path.stem)
     shapes = collections.Counter({("LlamaForCausalLM", "llama"): len(SHAPES)})
     for shape in FAMILY_SHAPES:
         shapes[row_of[max((name for name in row_of if shape.name.startswith(f"{name}-")), key=len)]] += 1
@@ -66,9 +69,9 @@ def main() -> int:
     _, _, *rows = text[start:text.index("\n\n", start)].splitlines()
     lines, named = [*HEAD], set()
     for row in rows:
-        cells = [cell.strip() for cell in row.strip("|").split(" | ")][:4]
-        (architecture,) = QUOTED.findall(cells[2])
-        keys = [(kind, architecture) for kind in QUOTED.findall(cells[1])]
+        cells = [cell.strip() for cell in row.strip("|").split(" | ")][:6]
+        (architecture,) = QUOTED.findall(cells[4])
+        keys = [(kind, architecture) for kind in QUOTED.findall(cells[3])]
         named |= {architecture}
         own = sorted(golden for key in keys for golden in goldens.pop(key, ()))
         published = [name for kind, _ in keys for name in files.pop(kind, ())]

@@ -69,6 +69,12 @@ class BatchRunner {
       sequence->set_on_normed(std::move(on_normed));
   }
 
+  /// What a request has stored; nullptr where it has not begun.
+  const SequenceState* state(RequestId id) const {
+    const auto held = sequences_.find(id);
+    return held == sequences_.end() || !held->second.open ? nullptr : held->second.open->state();
+  }
+
   /// Forgets what a request has stored behind `n_positions`: proposed tokens that were wrong.
   void keep(RequestId id, std::size_t n_positions) {
     sequences_.at(id).open->truncate(n_positions);

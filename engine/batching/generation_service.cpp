@@ -228,7 +228,7 @@ void GenerationService::run_step(std::vector<Ended>& ended) {
     return n;
   };
   const auto proposed = [this](RequestId id, std::size_t most) {
-    return texts_.at(id).text->propose(most);
+    return texts_.at(id).text->propose(runner_.state(id), most);
   };
   const Step step =
       speculate_ ? scheduler_.next(stored_prefix, proposed) : scheduler_.next(stored_prefix);

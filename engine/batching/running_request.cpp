@@ -80,11 +80,11 @@ void RunningRequest::take(const StepPart& part, std::span<const float> rows) {
   taken_ = text_.draw(rows_.first(row_size_), tokens_, tokens_.size());
 }
 
-std::size_t RunningRequest::propose(std::size_t most) {
+std::size_t RunningRequest::propose(const SequenceState* state, std::size_t most) {
   n_accepted_ = 0;
   ahead_.clear();
   if (speculation_ == nullptr) return 0;
-  ahead_ = text_.propose(*speculation_, tokens_, tokens_.size(), most);
+  ahead_ = text_.propose(*speculation_, tokens_, state, tokens_.size(), most);
   tokens_.insert(tokens_.end(), ahead_.begin(), ahead_.end());
   text_.result.proposed += ahead_.size();
   return ahead_.size();

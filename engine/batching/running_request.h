@@ -78,7 +78,8 @@ class RunningRequest {
   /// Prompt and what was drawn; after propose(), and until take(), what is proposed, too.
   std::span<const TokenId> tokens() const { return tokens_; }
   /// Appends what may come after the text to tokens(). @return how many, at most `most`
-  std::size_t propose(std::size_t most);
+  /// @param state  ProposalRequest::state
+  std::size_t propose(const SequenceState* state, std::size_t most);
   /// Rows that were not seen yet and are wanted.
   BatchRunner::Rows rows_of(const StepPart& part) const;
 

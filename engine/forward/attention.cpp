@@ -66,6 +66,7 @@ void Attention::plan(std::span<const PassSegment> segments) {
 }
 
 void Attention::set_angles(std::size_t t, std::size_t position) {
+  if (config_.has_trunk()) ++position;  // the token is behind the last key
   for (std::size_t i = 0; i < ropes_.size(); ++i) {
     const std::size_t at = (i * max_batch_ + t) * most_pairs_;
     ropes_[i].angles(position, cos_.span().subspan(at, ropes_[i].pairs()),
@@ -307,15 +308,16 @@ void Attention::finish_head(const PassWorker& at, std::size_t layer, std::size_t
 void Attention::attend_heads(PassWorker& at, std::size_t layer, Block block, std::size_t kv_head,
                              std::size_t chunk_begin, std::size_t chunk_end, float* partial) {
   const PassRow& first = at.rows()[block.first_row];
-  const SequenceState& state = *first.segment->state;
+  const SequenceState& state = config_.has_trunk() ? *first.segment->trunk : *first.segment->state;
+  const std::size_t from = keys_layer(layer);
   const AttentionSpec& spec = config_.attention(layer);
   const std::size_t column = kv_head * spec.heads_per_kv() * spec.head_dim;
   at.kernels().attend({.q = q_.data() + block.first_row * spec.q_rows() + column,
                        .q_stride = spec.q_rows(),
-                       .pages = state.pages(layer).data(),
-                       .keys_offset = state.pool().keys_offset(layer, kv_head),
-                       .values_offset = state.pool().values_offset(layer, kv_head),
-                       .layout = state.pool().layout(layer),
+                       .pages = state.pages(from).data(),
+                       .keys_offset = state.pool().keys_offset(from, kv_head),
+                       .values_offset = state.pool().values_offset(from, kv_head),
+                       .layout = state.pool().layout(from),
                        .n_heads = spec.heads_per_kv(),
                        .n_tokens = block.n_rows,
                        .first_position = first.position,

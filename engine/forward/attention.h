@@ -58,6 +58,10 @@ class Attention {
   /// Head norms and RoPE, in those elements of row t.
   void rotate(const PassWorker& at, std::size_t layer, std::size_t t, std::span<const float> norm,
               Worker::Range rows, float* x) const;
+  /// The layer whose keys and values it reads, of the trunk's sequence where there is a trunk.
+  std::size_t keys_layer(std::size_t layer) const {
+    return config_.has_trunk() ? *spec(layer).kv_of_layer : layer;
+  }
   /// The first chunk of keys that a row at `position` attends to.
   std::size_t first_chunk(std::size_t layer, std::size_t position) const;
   /// The context of every row, (T, n_heads * head_dim); of one row, every worker's own.

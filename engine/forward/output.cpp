@@ -34,9 +34,15 @@ void Output::run_logits(PassWorker& at, std::span<const std::size_t> rows) {
 }
 
 void Output::run_norms(PassWorker& at, std::span<const std::size_t> rows) {
-  const InputRows normed = at.norm_rows(at.weights().output_norm.span(), rows, {});
+  const PackedMatrix& w = at.weights().to_trunk;
+  const InputRows normed = at.norm_rows(at.weights().output_norm.span(), rows, {&w});
   if (at.n_logit_rows() == 0) at.tap_outside("result_norm", normed.f32, normed.features, rows[0]);
   float* const to = at.wanted().data() + at.n_logit_rows() * at.weights().output().n_rows();
+  if (at.config().has_trunk()) {
+    const RowTasks tasks = at.tasks_of(w, normed.n);
+    return at.run_tasks(
+        tasks.size(), [&](std::size_t i) { at.product(PassOp::kOutput, w, tasks[i], normed, to); });
+  }
   at.run_tasks(rows.size(), [&](std::size_t i) {
     std::copy_n(normed.f32 + i * normed.features, normed.features, to + i * normed.features);
     at.lap(PassOp::kOutput);

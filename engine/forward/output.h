@@ -7,8 +7,8 @@
 
 namespace llm {
 
-/// The rows that are wanted: logits, a product of the normed residual, or that itself. It needs no
-/// memory.
+/// The rows that are wanted: logits, a product of the normed residual, or that itself; of a model
+/// with a trunk what nextn.post_projection makes of it. It needs no memory.
 class Output {
  public:
   /// Waits twice at most.

@@ -93,7 +93,8 @@ void Pass::plan(std::span<const PassSegment> segments, std::span<float> rows, Pr
   LLM_CHECK(rows_.size() <= all_rows_.size());
   n_logit_rows_ = wanted_rows_.size();
   wanted_rows_.insert(wanted_rows_.end(), normed_rows.begin(), normed_rows.end());
-  LLM_CHECK(rows.size() == n_logit_rows_ * config_.n_vocab + normed_rows.size() * config_.d_model);
+  LLM_CHECK(rows.size() ==
+            n_logit_rows_ * config_.n_vocab + normed_rows.size() * config_.d_normed());
   wanted_ = rows;
   probe_ = probe;
 }

@@ -33,6 +33,10 @@ struct PassSegment {
   /// Where the first layer reads next tokens (LayerSpec::reads_next_token): what it reads beside
   /// each token, a row of d_model.
   const float* hidden = nullptr;
+  /// Of a model with a trunk (HyperParameters::d_trunk): the trunk's sequence, in place of `state`;
+  /// the tokens are those behind the positions, up to which its keys are read, and a row of
+  /// `hidden` has d_trunk values.
+  const SequenceState* trunk = nullptr;
   /// The scale of each of Model::adapters(), 0: not used; empty: none is.
   std::span<const float> adapters = {};
 

@@ -166,7 +166,7 @@ Result<GenerateResult> Generator::run(std::span<const TokenId> given,
   if (options.speculation != nullptr) {
     session_.set_hooks(
         [&](std::size_t most) {
-          return text.propose(*options.speculation, tokens_, next_draw(), most);
+          return text.propose(*options.speculation, tokens_, session_.state(), next_draw(), most);
         },
         note);
   }

@@ -38,7 +38,8 @@ Status GenerationState::draw(std::span<const float> row, std::span<const TokenId
 }
 
 std::vector<TokenId> GenerationState::propose(Speculation& speculation,
-                                              std::span<const TokenId> tokens, std::uint64_t number,
+                                              std::span<const TokenId> tokens,
+                                              const SequenceState* state, std::uint64_t number,
                                               std::size_t most) const {
   // The last token that is wanted is not evaluated.
   if (options_.max_tokens)
@@ -52,7 +53,7 @@ std::vector<TokenId> GenerationState::propose(Speculation& speculation,
     return *id;
   };
   std::vector<TokenId> proposal = speculation.propose(
-      {.text = tokens, .draw = guess, .interrupted = options_.interrupted}, most);
+      {.text = tokens, .draw = guess, .interrupted = options_.interrupted, .state = state}, most);
   const auto end = std::ranges::find_if(
       proposal, [&](TokenId id) { return ends_text(tokenizer_, id, options_); });
   proposal.erase(end, proposal.end());

@@ -35,8 +35,10 @@ class GenerationState {
   /// What may follow `tokens`, as far as its tokens would be evaluated one by one: at most `most`,
   /// none that ends the text, none that would not be evaluated.
   /// @param number  of the next draw
+  /// @param state  ProposalRequest::state
   std::vector<TokenId> propose(Speculation& speculation, std::span<const TokenId> tokens,
-                               std::uint64_t number, std::size_t most) const;
+                               const SequenceState* state, std::uint64_t number,
+                               std::size_t most) const;
   /// What draw() kept.
   std::optional<TokenId> drawn() const { return drawn_ ? std::optional(drawn_->id) : std::nullopt; }
   /// Appends what was drawn to `tokens` and shows it; or the text ends: by that token, a stop

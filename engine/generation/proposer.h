@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/state/sequence_state.h"
 #include "tokenizer/vocab_spec.h"
 
 namespace llm {
@@ -20,6 +21,8 @@ struct ProposalRequest {
                                        std::span<const TokenId> past)>
       draw;
   std::function<bool()> interrupted;  ///< asked in long work; may be empty
+  /// What the model keeps of the text, but for its last token; nullptr: not known.
+  const SequenceState* state = nullptr;
 };
 
 /// Tokens that may follow a text.

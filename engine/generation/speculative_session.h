@@ -59,6 +59,7 @@ class SpeculativeSession final : public Session {
   void set_checkpoints(std::span<const std::size_t> positions) override {
     session_.set_checkpoints(positions);
   }
+  const SequenceState* state() const override { return session_.state(); }
   /// A probe sees every position once, so nothing is proposed while there is one.
   void set_probe(ProbeSink* sink) override;
 

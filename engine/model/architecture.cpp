@@ -269,6 +269,15 @@ constexpr Architecture gemma4(bool with_experts) {
   return row;
 }
 
+// modeling_gemma4_assistant.py; keys as in llama.cpp's src/models/gemma4-assistant.cpp.
+constexpr Architecture gemma4_assistant() {
+  Architecture row = gemma4(false);
+  row.name = "gemma4-assistant";
+  row.scales_embedding = false;
+  row.trunk = "gemma4";
+  return row;
+}
+
 // Facts from transformers' modeling_llama.py, modeling_qwen2.py and modeling_qwen3.py;
 // modeling_mistral.py is the first with a sliding window.
 constexpr std::array kArchitectures = {
@@ -545,6 +554,7 @@ constexpr std::array kArchitectures = {
                  .roles = kGemma3Roles},
     gemma4(false),
     gemma4(true),
+    gemma4_assistant(),
     // Layers without KV heads are short convolutions.
     Architecture{.name = "lfm2",
                  .keys = {.conv_width = "shortconv.l_cache"},

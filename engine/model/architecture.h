@@ -64,6 +64,7 @@ struct HyperParameterKeys {
   std::string_view d_shared = "expert_shared_feed_forward_length";
   std::string_view pooling = "pooling_type";
   std::string_view n_mtp_layers = "nextn_predict_layers";
+  std::string_view d_trunk = "embedding_length_out";
   std::string_view n_deepstack_layers = "n_deepstack_layers";
   std::string_view full_attention_period = "full_attention_interval";
   std::string_view recurrent_layers = "attention.recurrent_layers";
@@ -174,6 +175,9 @@ struct Architecture {
   std::size_t width_scaled_n_layers = 0;
   std::span<const RoleNeed> roles = {};  ///< the others are as kTensorRoles says
   std::string_view unread_tensor = {};   ///< files may have it; no result depends on it
+  /// The architecture of the models that its models are made for, and whose keys and values they
+  /// read (HyperParameters::d_trunk); empty: none.
+  std::string_view trunk = {};
 
   /// "llama.block_count" of "block_count".
   std::string key(std::string_view suffix) const;

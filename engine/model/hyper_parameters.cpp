@@ -71,6 +71,7 @@ Status HyperParametersReader::read_layers() {
     layer.has_post_norms = has_role("post_attention_norm.weight");
     layer.has_output_scale = has_role("layer_output_scale.weight");
     layer.d_input = static_cast<std::size_t>(d_input);
+    layer.reads_trunk = !config_.architecture->trunk.empty();
     for (FfnSpec& ffn : layer.ffns) ffn.activation = config_.architecture->activation;
   }
   return Ok{};
@@ -163,7 +164,8 @@ Status HyperParametersReader::read_blocks() {
                                       gguf_.tensors().size()));
   }
   const std::string mtp_key = key_of(keys().n_mtp_layers);
-  LLM_TRY(const std::uint64_t n_mtp, gguf_.get_unsigned_or(mtp_key, 0));
+  LLM_TRY(std::uint64_t n_mtp, gguf_.get_unsigned_or(mtp_key, 0));
+  if (!config_.architecture->trunk.empty()) n_mtp = 0;  // the key counts all of its layers
   if (n_mtp >= declared)
     return malformed(mtp_key,
                      fmt::format("found {}, need less than {} = {}", n_mtp, key, declared));
@@ -335,6 +337,11 @@ Status HyperParametersReader::read_head_dim() {
 /// The last layers may read the keys and values of the last layer before them all that has equal
 /// heads and window.
 Status HyperParametersReader::read_shared_keys() {
+  if (!config_.architecture->trunk.empty()) {  // all layers read the trunk's: join_trunk()
+    for (LayerSpec& layer : config_.layers) layer.attention()->kv_of_layer = 0;
+    LLM_TRY(config_.d_trunk, read_dim(key_of(keys().d_trunk)));
+    return Ok{};
+  }
   const std::string key = key_of(keys().shared_kv_layers);
   LLM_TRY(const std::uint64_t n_shared, gguf_.get_unsigned_or(key, 0));
   if (n_shared >= config_.n_layers)

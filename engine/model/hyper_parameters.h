@@ -38,19 +38,25 @@ struct RopeSpec {
 /// architecture's HyperParameterKeys.
 struct HyperParameters {
   const Architecture* architecture = nullptr;  ///< never nullptr when read from a file
-  std::size_t n_layers = 0;            ///< block_count - nextn_predict_layers; layers.size()
-  std::size_t n_mtp_layers = 0;        ///< nextn_predict_layers: blocks after them (mtp())
-  std::size_t first_block = 0;         ///< the file's block that is layer 0
-  std::size_t d_model = 0;             ///< embedding_length
-  std::size_t n_vocab = 0;             ///< rows of token_embd.weight
-  std::size_t context = 0;             ///< context_length: positions the model was trained for
-  float norm_eps = 1e-5F;              ///< attention.layer_norm_rms_epsilon
-  float embedding_scale = 1.0F;        ///< rows of the embedding are multiplied by it
-  float residual_scale = 1.0F;         ///< the same for what a layer adds to the residual stream
-  float logit_divisor = 1.0F;          ///< logits are divided by it
-  float router_divisor = 1.0F;         ///< and the router's
-  float logit_cap = 0;                 ///< then their magnitudes stay below it; 0: no cap
-  std::size_t d_inputs = 0;            ///< LayerSpec::d_input of all layers of the file
+  std::size_t n_layers = 0;      ///< block_count - nextn_predict_layers; layers.size()
+  std::size_t n_mtp_layers = 0;  ///< nextn_predict_layers: blocks after them (mtp())
+  std::size_t first_block = 0;   ///< the file's block that is layer 0
+  std::size_t d_model = 0;       ///< embedding_length
+  std::size_t n_vocab = 0;       ///< rows of token_embd.weight
+  std::size_t context = 0;       ///< context_length: positions the model was trained for
+  float norm_eps = 1e-5F;        ///< attention.layer_norm_rms_epsilon
+  float embedding_scale = 1.0F;  ///< rows of the embedding are multiplied by it
+  float residual_scale = 1.0F;   ///< the same for what a layer adds to the residual stream
+  float logit_divisor = 1.0F;    ///< logits are divided by it
+  float router_divisor = 1.0F;   ///< and the router's
+  float logit_cap = 0;           ///< then their magnitudes stay below it; 0: no cap
+  std::size_t d_inputs = 0;      ///< LayerSpec::d_input of all layers of the file
+  /// embedding_length_out. Not 0 in a model that is made for another one, its trunk: it has no keys
+  /// and values and reads those of the trunk's last layers; its input is a product of a token's
+  /// embedding in the trunk and of the trunk's final norm, rows of d_trunk, and so is its own
+  /// final norm when it is read.
+  std::size_t d_trunk = 0;
+  float trunk_embedding_scale = 1;     ///< the trunk's embedding_scale
   std::uint64_t pooling_type = 0;      ///< of embeddings, as the file says; no logit depends on it
   std::vector<RopeSpec> ropes = {};    ///< the different ones of all layers
   std::vector<LayerSpec> layers = {};  ///< (n_layers)
@@ -77,6 +83,11 @@ struct HyperParameters {
   /// @pre n_mtp_layers > 0, and some layer has attention
   HyperParameters mtp() const;
   bool is_mtp() const { return first_block > 0; }
+  bool has_trunk() const { return d_trunk > 0; }
+  /// Columns of the product that is the input of a model with a trunk.
+  std::size_t d_trunk_input() const { return 2 * d_trunk; }
+  /// Values of a row of the final norm for those who read it.
+  std::size_t d_normed() const { return has_trunk() ? d_trunk : d_model; }
   /// The same model with only one of its layers.
   HyperParameters only(std::size_t layer) const;
 };
@@ -122,5 +133,10 @@ class ModelSize {
 /// Errors: kMalformed for values that contradict each other or the file; kUnsupported for an
 /// unknown architecture, refused keys, unknown RoPE scalings.
 Result<HyperParameters> read_hyper_parameters(const GgufFile& gguf);
+
+/// Names, in each layer of a model with a trunk, the layer of `trunk` whose keys and values it
+/// reads: the last one that has some and the same kind of window.
+/// Errors: kUsage where `trunk` is not what the file is made for; kMalformed where heads differ.
+Status join_trunk(const GgufFile& gguf, const HyperParameters& trunk, HyperParameters& config);
 
 }  // namespace llm

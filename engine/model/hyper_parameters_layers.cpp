@@ -107,6 +107,57 @@ Result<std::vector<bool>> HyperParametersReader::read_recurrent_layers() const {
   return out;
 }
 
+Status join_trunk(const GgufFile& gguf, const HyperParameters& trunk, HyperParameters& config) {
+  const Architecture& architecture = *config.architecture;
+  const auto differs = [&](ErrorCode code, std::string_view key, std::size_t found,
+                           std::size_t needed, std::string_view what) {
+    return gguf.value_error(code, architecture.key(key),
+                            fmt::format("found {}, need {}: {} of the model that this file is "
+                                        "given as a draft of",
+                                        found, needed, what));
+  };
+  if (trunk.architecture->name != architecture.trunk)
+    return gguf.value_error(
+        ErrorCode::kUsage, "general.architecture",
+        fmt::format("found {}, a draft of {} models, need a draft of a {} model", architecture.name,
+                    architecture.trunk, trunk.architecture->name));
+  if (config.d_trunk != trunk.d_model)
+    return differs(ErrorCode::kUsage, architecture.keys.d_trunk, config.d_trunk, trunk.d_model,
+                   "the embedding length");
+  config.trunk_embedding_scale = trunk.embedding_scale;
+  for (LayerSpec& layer : config.layers) {
+    AttentionSpec& spec = *layer.attention();
+    std::size_t from = trunk.n_layers;
+    while (from > 0 && (!trunk.layers[from - 1].has_own_keys() ||
+                        (trunk.layers[from - 1].window() > 0) != (spec.window > 0)))
+      --from;
+    if (from == 0)
+      return gguf.value_error(ErrorCode::kMalformed,
+                              architecture.key(architecture.keys.window_period),
+                              fmt::format("found a layer {} a window, need one of the kinds of its "
+                                          "model's layers",
+                                          spec.window > 0 ? "with" : "without"));
+    const AttentionSpec& of_trunk = trunk.attention(from - 1);
+    const HyperParameterKeys& keys = architecture.keys;
+    if (spec.n_kv_heads != of_trunk.n_kv_heads)
+      return differs(ErrorCode::kMalformed, keys.n_kv_heads, spec.n_kv_heads, of_trunk.n_kv_heads,
+                     "the heads");
+    if (spec.head_dim != of_trunk.head_dim)
+      return differs(ErrorCode::kMalformed, spec.window > 0 ? keys.window_head_dim : keys.head_dim,
+                     spec.head_dim, of_trunk.head_dim, "the head dim");
+    if (spec.window != of_trunk.window)
+      return differs(ErrorCode::kMalformed, keys.sliding_window, spec.window, of_trunk.window,
+                     "the window");
+    if (spec.window == 1)
+      return gguf.value_error(ErrorCode::kUnsupported, architecture.key(keys.sliding_window),
+                              "found 1, need at least 2: such layers see no key");
+    spec.kv_of_layer = from - 1;
+    // A token has no key yet, so its window is of one less.
+    if (spec.window > 0) --spec.window;
+  }
+  return Ok{};
+}
+
 Result<std::size_t> HyperParametersReader::read_conv_width() const {
   const std::string key = key_of(keys().conv_width);
   LLM_TRY(const std::size_t width, read_dim(key));

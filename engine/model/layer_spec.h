@@ -33,7 +33,7 @@ struct AttentionSpec {
   bool value_norm = false;     ///< heads of V are normed, without a weight
   bool v_is_k = false;         ///< V is the product with attn_k, as K before its norm
   /// It has no K and V: it reads those of that layer before it, of equal n_kv_heads, head_dim and
-  /// window.
+  /// window; in a model with a trunk (HyperParameters::d_trunk) of that layer of the trunk.
   std::optional<std::size_t> kv_of_layer = {};
 
   std::size_t q_rows() const { return n_heads * head_dim; }
@@ -146,6 +146,7 @@ enum class LayerPart {
   kExpertsOfOne,  ///< kExperts with kOneFfnNorm
   kFfnNorms,      ///< FfnSpec::own_norms
   kNextToken,     ///< LayerSpec::reads_next_token
+  kTrunk,         ///< LayerSpec::reads_trunk
   kLayerInput,    ///< LayerSpec::d_input
   kOutputScale,   ///< LayerSpec::has_output_scale
 };
@@ -177,6 +178,7 @@ struct LayerSpec {
   bool has_output_scale = false;   ///< the residual stream is multiplied by a number at its end
   /// Its input is a product of the next token's embedding and of a row of another model.
   bool reads_next_token = false;
+  bool reads_trunk = false;  ///< it is of a model with a trunk (HyperParameters::d_trunk)
 
   /// nullptr if the mixer is a different one.
   AttentionSpec* attention() { return std::get_if<AttentionSpec>(&mixer); }
@@ -212,6 +214,7 @@ struct LayerSpec {
         .add(LayerPart::kExpertsOfOne, n_experts() > 0 && !own_norms())
         .add(LayerPart::kFfnNorms, own_norms())
         .add(LayerPart::kNextToken, reads_next_token)
+        .add(LayerPart::kTrunk, reads_trunk)
         .add(LayerPart::kLayerInput, d_input > 0)
         .add(LayerPart::kOutputScale, has_output_scale);
   }

@@ -52,6 +52,17 @@ Result<std::string> hash_of(const MappedFile& file, const LoadOptions& options) 
 }
 
 /// Compares the mapped bytes with a manifest, if that is wanted.
+Error needs_trunk(const ModelFile& model) {
+  const Architecture& architecture = *model.config.architecture;
+  Error error = model.gguf.value_error(
+      ErrorCode::kUnsupported, "general.architecture",
+      fmt::format("found {}, need a model that runs alone: this one reads the keys and values of a "
+                  "{} model",
+                  architecture.name, architecture.trunk));
+  error.hint = "load that model, and give this file as its --draft";
+  return error;
+}
+
 Status check_manifest(const ModelFile& model, const LoadOptions& options, int threads) {
   if (!options.manifest) return Ok{};
   const std::string path = options.manifest->empty()
@@ -74,7 +85,10 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
   LLM_RETURN_IF_ERROR(start_threads(threads));
   Lap lap;
   LoadTimes times;
-  LLM_TRY(ModelFile opened, open_model_file(path, {.strict = options.strict}));
+  const HyperParameters* const trunk =
+      options.trunk == nullptr ? nullptr : &options.trunk->config();
+  LLM_TRY(ModelFile opened, open_model_file(path, {.strict = options.strict, .trunk = trunk}));
+  if (opened.config.has_trunk() && trunk == nullptr) return in_file(needs_trunk(opened), path);
   LLM_RETURN_IF_ERROR(check_manifest(opened, options, threads));
   LLM_TRY(std::string sha256, hash_of(opened.file, options));
   times.open = lap.seconds();
@@ -93,6 +107,7 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
   // What was parsed and hashed is what was packed.
   LLM_RETURN_IF_ERROR(file->file.check_unchanged());
   if (!weights.ok()) return in_file(std::move(weights).error(), path);
+  if (file->config.has_trunk()) weights->trunk_embd = options.trunk->weights_->token_embd;
   std::shared_ptr<Model> model(new Model(*file, std::move(weights).value(),
                                          std::move(tokenizer).value(), std::move(warnings)));
   model->file_sha256_ = std::move(sha256);

@@ -23,6 +23,8 @@
 
 namespace llm {
 
+class Model;
+
 struct LoadOptions {
   Compute compute = Compute::kInt8;
   std::optional<Isa> isa = {};       ///< nothing: the best this CPU supports
@@ -42,6 +44,9 @@ struct LoadOptions {
   /// Directory of packed caches (docs/packed_cache.md): a later start maps the weights instead of
   /// packing them. Empty: none. With a manifest, a cache is compared with the file's bytes first.
   std::string packed_cache = {};
+  /// The model that this one is a draft of. Models with a trunk (HyperParameters::d_trunk) need it,
+  /// and share its embedding; others do not read it.
+  const Model* trunk = nullptr;
   /// Files of adapters that sequences may use (docs/adapters.md).
   std::vector<std::string> adapters = {};
   Progress progress = {};  ///< may be empty

@@ -62,6 +62,8 @@ Result<ModelContents> read_contents(GgufFile gguf, const ModelFileOptions& optio
                               "found 0, need a block that predicts further tokens (MTP)");
     config = config.mtp();
   }
+  if (config.has_trunk() && options.trunk != nullptr)
+    LLM_RETURN_IF_ERROR(join_trunk(gguf, *options.trunk, config));
   LLM_TRY(VocabSpec vocab, vocab_from_gguf(gguf, warnings));
   LLM_TRY(ModelTensors tensors, bind_tensors(gguf, config, options.strict, warnings));
   LLM_TRY(const std::string_view name, gguf.get_string_or("general.name", {}));

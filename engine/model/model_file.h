@@ -39,6 +39,9 @@ Error nonfinite_error(const ModelFile& model, const TensorView& tensor, std::siz
 struct ModelFileOptions {
   bool strict = false;  ///< trailing bytes and unknown tensors are errors instead of warnings
   bool mtp = false;     ///< the model that is HyperParameters::mtp() of the file's
+  /// The model that the file's is a draft of: join_trunk(), where it has a trunk. Without it such a
+  /// model can be looked at, and not run.
+  const HyperParameters* trunk = nullptr;
 };
 
 /// Opens `path` and checks everything that can be checked without running the model: format,

@@ -73,8 +73,10 @@ struct ModelParts {
   Matrix input_embd;  ///< (n_vocab, d_inputs): per_layer_token_embd.weight
   Matrix input_proj;  ///< (d_inputs, d_model): per_layer_model_proj.weight
   Vector input_norm;  ///< (d_input): per_layer_proj_norm.weight
+  Matrix from_trunk;  ///< (d_model, 2 * d_trunk): nextn.pre_projection.weight
   std::vector<LayerParts<Matrix, Vector>> layers;
   Vector output_norm;    ///< (d_model)
+  Matrix to_trunk;       ///< (d_trunk, d_model): nextn.post_projection.weight
   Matrix own_output;     ///< (n_vocab, d_model): output.weight; empty when tied to token_embd
   Vector rope_divisors;  ///< (rope_dims / 2): rope_freqs.weight, divides the frequencies
 };

@@ -144,6 +144,9 @@ inline constexpr std::array kTensorRoles = [] {
       TensorRole("per_layer_proj_norm.weight", kRequired, &H::d_input, &M::input_norm,
                  &MW::input_norm)
           .of(kLayerInput),
+      TensorRole("nextn.pre_projection.weight", kRequired, &H::d_model, &H::d_trunk_input,
+                 &M::from_trunk, &MW::from_trunk)
+          .of(kTrunk),
       TensorRole("nextn.enorm.weight", kRequired, &H::d_model, &L::enorm, &LW::enorm)
           .of(kNextToken),
       TensorRole("nextn.hnorm.weight", kRequired, &H::d_model, &L::hnorm, &LW::hnorm)
@@ -285,6 +288,9 @@ inline constexpr std::array kTensorRoles = [] {
                  &LW::head_norm)
           .of(kNextToken),
       TensorRole("output_norm.weight", kRequired, &H::d_model, &M::output_norm, &MW::output_norm),
+      TensorRole("nextn.post_projection.weight", kRequired, &H::d_trunk, &H::d_model, &M::to_trunk,
+                 &MW::to_trunk)
+          .of(kTrunk),
       TensorRole("output.weight", kOptional, &H::n_vocab, &H::d_model, &M::own_output,
                  &MW::own_output),
       TensorRole("rope_freqs.weight", kOptional, &H::rope_pairs, &M::rope_divisors,

@@ -22,6 +22,7 @@ using LayerWeights = LayerParts<PackedMatrix, AlignedBuffer<float>>;
 /// All weights of a model: vectors in memory, matrices in a store.
 struct ModelWeights : ModelParts<PackedMatrix, AlignedBuffer<float>> {
   std::shared_ptr<WeightStore> store;
+  PackedMatrix trunk_embd;   ///< of a model with a trunk: that model's token_embd
   std::string packed_cache;  ///< the file that is mapped; empty: memory of this process
 
   const PackedMatrix& output() const { return own_output.bytes() > 0 ? own_output : token_embd; }

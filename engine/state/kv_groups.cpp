@@ -55,6 +55,7 @@ std::size_t LayerMemory::bytes() const {
 
 std::vector<LayerMemory> memory_of(const HyperParameters& config, KvType type) {
   std::vector<LayerMemory> out;
+  if (config.has_trunk()) return out;  // all of it is the trunk's
   for (const LayerSpec& layer : std::span(config.layers).first(config.n_layers)) {
     if (const DeltaNetSpec* spec = layer.delta_net()) {
       out.push_back({.state_bytes = DeltaState::bytes(*spec)});

@@ -6,7 +6,7 @@
 A checkpoint is a model of transformers with seeded random weights, varied (variations.py) and rounded to what F16 holds,
 saved as safetensors, with a tokenizer (corpus_tokenizers.py). The users' tools/convert/hf_to_gguf.py converts it; FAMILY_SHAPES
 have a greedy text by transformers beside their references. llmquant makes the quantized files, tools/reference_f64/from_hf.py the
-references: transformers runs the checkpoint for F16, and the dequantized weights under the checkpoint's config otherwise. What is
+references: transformers runs the checkpoint for F32 and F16, and the dequantized weights under the checkpoint's config otherwise. What is
 there already and was made by the same sources stays. Needs the packages of tools/convert/requirements.txt.
 """
 
@@ -36,7 +36,7 @@ import from_hf  # noqa: E402
 import hf_config  # noqa: E402
 from corpus_tokenizers import encode, make_tokenizer  # noqa: E402
 from properties import check_properties  # noqa: E402
-from shapes import FAMILY_SHAPES, FULL, WINDOW, Case, Shape, cases, check_plan, seed_of  # noqa: E402
+from shapes import FAMILY_SHAPES, FULL, UNQUANTIZED, WINDOW, Case, Shape, cases, check_plan, seed_of  # noqa: E402
 from variations import BOS, balance, vary  # noqa: E402
 
 SOURCES = ("tests/hf_parity", "tools/reference_f64", "tools/convert")  # folders
@@ -214,12 +214,12 @@ def token_ids(case: Case) -> list[int]:
 
 
 def make_reference(case: Case, checkpoint: Path, model_file: Path, output: Path) -> None:
-    if case.type == "F16":
+    if case.type in UNQUANTIZED:
         model, source = from_hf.from_checkpoint(str(checkpoint), case.shape.context)
     else:
         model, source = from_hf.from_gguf(str(model_file), AutoConfig.from_pretrained(checkpoint), case.shape.context)
     dump = from_hf.run(model, token_ids(case), case.steps)
-    if case.type == "F16":
+    if case.type in UNQUANTIZED:
         check_properties(dump, case)
     dump.write(output, from_hf.metadata(model.config, source), n_layers=case.shape.n_layers)
 
@@ -267,8 +267,11 @@ def make_checkpoint_files(corpus: Path, tools: Path, of_checkpoint: list[Case]) 
         whole(corpus / f"{first.checkpoint}.json", lambda part: make_greedy(first.shape, checkpoint, part))
     for case in of_checkpoint:
         model_file = corpus / f"{case.name}.gguf"
-        whole(model_file, lambda part, case=case: subprocess.run(
-            [tools / "llmquant", f16, part, case.type, "1", "--force", "-q"], check=True, stdout=subprocess.DEVNULL))
+        if case.type == "F32":
+            whole(model_file, lambda part: convert(checkpoint, part, "--type", "f32"))
+        else:
+            whole(model_file, lambda part, case=case: subprocess.run(
+                [tools / "llmquant", f16, part, case.type, "1", "--force", "-q"], check=True, stdout=subprocess.DEVNULL))
         whole(corpus / f"{case.name}.npz", lambda part, case=case, model_file=model_file: make_reference(
             case, checkpoint, model_file, part))
     return first.checkpoint

@@ -277,7 +277,8 @@ FAMILY_SHAPES = (
 )
 FAMILY_VARIATIONS = ("plain", "peaked", "sharp", "outlier100")
 ALWAYS_TIED = ("gemma2", "lfm2_moe")
-FAMILY_TYPES = ("F16", "Q8_0", "Q4_K_M")
+UNQUANTIZED = ("F32", "F16")  # types that hold the checkpoint's own weights
+FAMILY_TYPES = ("F16", "Q8_0", "Q4_K_M", "F32")
 VARIATIONS = ("plain", "peaked", "sharp", "outlier30", "outlier100", "outlier1000", "tiny", "gates", "sharp-outlier100")
 TOKENS = (16, 40, 150, 300, 600)
 MOST_WORK = 1.35e9  # tokens times weights: about half a minute of llmcheck
@@ -339,7 +340,7 @@ def cases() -> list[Case]:
 
 
 def family_cases() -> list[Case]:
-    """Every shape of the families with one variation, in F16 and two quantized types."""
+    """Every shape of the families with one variation, in F32, F16 and two quantized types."""
     plan = []
     for index, shape in enumerate(FAMILY_SHAPES):
         variation = FAMILY_VARIATIONS[(index + index // len(FAMILY_VARIATIONS)) % len(FAMILY_VARIATIONS)]

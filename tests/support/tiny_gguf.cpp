@@ -287,7 +287,8 @@ std::vector<std::int32_t> TinyGguf::kinds() {
 std::vector<std::string> TinyGguf::architectures() {
   std::vector<std::string> names;
   for (const Architecture& architecture : all_architectures())
-    if (names.empty() || names.back() != architecture.name)  // not also the row with experts
+    // Not also the row with experts, and only what runs alone.
+    if (architecture.trunk.empty() && (names.empty() || names.back() != architecture.name))
       names.emplace_back(architecture.name);
   return names;
 }

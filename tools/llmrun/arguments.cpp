@@ -128,8 +128,8 @@ void add_engine_options(OptionTable& table, RunArguments& a) {
                "the output so far; mtp: with the model's block for multi-token prediction; auto: "
                "mtp if the model has such a block, else off. Never changes a result");
   table.file("draft,model-draft,md", "FILE", &a.draft,
-             "use speculative decoding with this draft model, which must have the same vocabulary; "
-             "never changes a result");
+             "use speculative decoding with this draft model, which must have the same vocabulary, "
+             "or with Gemma 4's assistant of the model; never changes a result");
   table
       .integer(
           "speculate-length,draft-max", "N", &a.speculate_length, 0,

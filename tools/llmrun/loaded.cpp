@@ -6,6 +6,7 @@
 #include <functional>
 #include <utility>
 
+#include "engine/generation/assistant_proposer.h"
 #include "engine/generation/draft_proposer.h"
 #include "engine/generation/mtp_proposer.h"
 #include "engine/generation/ngram_proposer.h"
@@ -29,15 +30,21 @@ LoadOptions load_options(const RunArguments& arguments, ProgressBar& progress) {
   return options;
 }
 
-/// A sequence of the draft that can hold all that `model` can.
+/// An assistant of the model, or a sequence of the draft that can hold all that it can.
 Result<std::unique_ptr<Proposer>> load_draft(const RunArguments& arguments, const Sequence& session,
                                              ProgressBar& progress) {
-  LLM_TRY(const auto draft, Model::load(arguments.draft, load_options(arguments, progress)));
+  LoadOptions options = load_options(arguments, progress);
+  options.trunk = &session.model();
+  LLM_TRY(const auto draft, Model::load(arguments.draft, options));
   progress.clear();
   for (const std::string& warning : draft->warnings())
     spdlog::warn("{}: {}", arguments.draft, warning);
   const Status same = check_same_vocabulary(draft->tokenizer(), session.tokenizer());
   if (!same.ok()) return in_file(same.error(), arguments.draft);
+  if (draft->config().has_trunk()) {
+    LLM_TRY(auto assistant, Assistant::create(draft, arguments.kv, session.context()));
+    return std::unique_ptr<Proposer>(std::make_unique<AssistantProposer>(std::move(assistant)));
+  }
   LLM_TRY(auto sequence,
           open_sequence(
               draft, {.context = session.context(), .kv = arguments.kv, .batch = arguments.batch}));

@@ -95,8 +95,8 @@ void add_scheduler_options(OptionTable& table, ServeArguments& a) {
       "the same request; mtp: with the model's block for multi-token prediction; auto: mtp if the "
       "model has such a block, else off. Never changes a result");
   table.file("draft,model-draft,md", "FILE", &a.draft,
-             "use speculative decoding with this draft model, which must have the same vocabulary; "
-             "never changes a result");
+             "use speculative decoding with this draft model, which must have the same vocabulary, "
+             "or with Gemma 4's assistant of the model; never changes a result");
   table
       .integer("kv-memory", "MIB", &a.kv_memory, 0, 1 << 24,
                "memory for the KV cache of all requests together. If one full context (-c) does "

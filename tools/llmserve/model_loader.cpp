@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "engine/generation/assistant_proposer.h"
 #include "engine/generation/draft_proposer.h"
 #include "engine/generation/mtp_proposer.h"
 #include "engine/generation/ngram_proposer.h"
@@ -152,9 +153,11 @@ Result<std::uint64_t> proposer_bytes(const ServeArguments& a, const ModelFile& f
   const bool is_mtp = proposes_by_mtp(a, file.config);
   if (!is_mtp && a.draft.empty()) return std::uint64_t{0};
   LLM_TRY(const ModelFile other,
-          open_model_file(is_mtp ? path : a.draft, {.strict = a.strict, .mtp = is_mtp}));
-  LLM_TRY(const auto page, KvPool::create(other.config, 1, a.kv));
+          open_model_file(is_mtp ? path : a.draft,
+                          {.strict = a.strict, .mtp = is_mtp, .trunk = &file.config}));
   LLM_TRY(const WeightPlan weights, plan_weights(other));
+  if (other.config.has_trunk()) return std::uint64_t{weights.bytes};
+  LLM_TRY(const auto page, KvPool::create(other.config, 1, a.kv));
   const std::size_t batch = is_mtp ? MtpDrafter::kBatch : scheduler.step_tokens;
   return weights.bytes +
          most_proposed_for(scheduler) *
@@ -162,16 +165,21 @@ Result<std::uint64_t> proposer_bytes(const ServeArguments& a, const ModelFile& f
              page->page_bytes();
 }
 
-/// Each request has a sequence of the draft.
+/// Each request has a sequence of the draft, but for one that reads the model's.
 Result<GenerationService::Speculate> speculate_by_draft(const ServeArguments& a,
                                                         const SchedulerOptions& scheduler,
                                                         const Model& model) {
-  LLM_TRY(
-      auto draft,
-      Model::load(a.draft,
-                  {.compute = a.compute, .isa = a.isa, .threads = a.threads, .strict = a.strict}));
+  LLM_TRY(auto draft, Model::load(a.draft, {.compute = a.compute,
+                                            .isa = a.isa,
+                                            .threads = a.threads,
+                                            .strict = a.strict,
+                                            .trunk = &model}));
   const Status same = check_same_vocabulary(draft->tokenizer(), model.tokenizer());
   if (!same.ok()) return in_file(same.error(), a.draft);
+  if (draft->config().has_trunk()) {
+    LLM_TRY(auto assistant, Assistant::create(std::move(draft), a.kv, scheduler.context));
+    return speculate_by([assistant] { return std::make_unique<AssistantProposer>(assistant); });
+  }
   ExecutorOptions options{.context = scheduler.context, .kv = a.kv, .batch = scheduler.step_tokens};
   options.kv_pages = most_proposed_for(scheduler) *
                      KvGroups(draft->config(), a.kv).most_pages(options.context, options.batch);
