@@ -188,7 +188,8 @@ TEST_CASE_METHOD(Chats, "an empty system message is not the same as none") {
       "{% endfor %}<|im_start|>assistant\n");
   const auto n_tokens = [&](const std::string& options, std::vector<std::string> lines) {
     lines.push_back("/stats");
-    const std::string err = chat("--chat-template own.jinja -c 2000 -n 0 " + options, lines).err;
+    const std::string err =
+        chat("--chat-template-file own.jinja -c 2000 -n 0 " + options, lines).err;
     return std::stoi(err.substr(err.find(" turns, ") + 8));
   };
   const int none = n_tokens("", {"hi"});

@@ -28,7 +28,7 @@ std::optional<Date> parse_date(const std::string& text) {
 void add_chat_options(OptionTable& table, ChatOptions* options, const std::string& built_in,
                       const std::string& more_help) {
   table
-      .file("chat-template", "NAME", &options->chat_template,
+      .file("chat-template,chat-template-file", "NAME", &options->chat_template,
             fmt::format(
                 "chat template: auto (the one in the model file), {} or a file with Jinja text{}",
                 built_in, more_help))

@@ -166,7 +166,6 @@ void add_foreign_options(OptionTable& table) {
   table.foreign("C,cpu-mask,Cr,cpu-range", "start the program with taskset");
   table.foreign("cml,chatml", "use --chat-template chatml");
   table.foreign("sp,special", "control tokens are not printed; llmtok shows the tokens of a text");
-  table.foreign("chat-template-file", "--chat-template takes a file, too");
   table.foreign("keep", "--context-shift keeps BOS, and in a chat the system message");
   table.foreign("grammar,grammar-file,j,json-schema,jf,json-schema-file",
                 "llmrun and the requests of llmserve have it (docs/structured_output.md)");
