@@ -230,8 +230,8 @@ void GenerationService::run_step(std::vector<Ended>& ended) {
   const auto proposed = [this](RequestId id, std::size_t most) {
     return texts_.at(id).text->propose(runner_.state(id), most);
   };
-  const Step step =
-      speculate_ ? scheduler_.next(stored_prefix, proposed) : scheduler_.next(stored_prefix);
+  const Step step = scheduler_.next(
+      stored_prefix, speculate_ ? Scheduler::Proposed(proposed) : nullptr, pacer_.most_long());
   if (step.parts.empty()) return;
   ended.reserve(step.parts.size());
   const auto started = std::chrono::steady_clock::now();
@@ -247,7 +247,10 @@ void GenerationService::run_step(std::vector<Ended>& ended) {
         },
         [this](const StepPart& part) { return texts_.at(part.id).text->rows_of(part); });
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - started;
-    if (status.ok()) advance_texts(step, time.count(), complete, failed);
+    if (status.ok()) {
+      note_step(step, time.count());
+      advance_texts(step, time.count(), complete, failed);
+    }
   } catch (const std::bad_alloc&) {
     status = no_memory();
   }
@@ -259,6 +262,13 @@ void GenerationService::run_step(std::vector<Ended>& ended) {
   own_figures_.step_texts.add(static_cast<double>(step.parts.size()));
   end_step(step, complete, std::move(failed), ended);
   publish_figures();  // first, so that an end is counted before anyone hears of it
+}
+
+void GenerationService::note_step(const Step& step, double seconds) {
+  std::size_t n_prompt = 0;
+  for (const StepPart& part : step.parts)
+    if (part.n_tokens > 1) n_prompt += part.n_tokens;
+  pacer_.note(n_prompt, step.n_tokens - n_prompt, seconds);
 }
 
 void GenerationService::advance_texts(const Step& step, double seconds,

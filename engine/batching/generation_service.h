@@ -19,6 +19,7 @@
 #include "engine/batching/histogram.h"
 #include "engine/batching/running_request.h"
 #include "engine/batching/scheduler.h"
+#include "engine/batching/step_pacer.h"
 
 namespace llm {
 
@@ -138,6 +139,8 @@ class GenerationService {
   void run_step(std::vector<Ended>& ended);
   /// Ends all texts with `refused_`: what failed has left the step half done.
   void give_up_all();
+  /// Tells the pacer how long a step took.
+  void note_step(const Step& step, double seconds);
   /// @param seconds  that the step took
   /// @param complete, failed  texts that end with the step
   void advance_texts(const Step& step, double seconds, std::vector<RequestId>& complete,
@@ -156,6 +159,7 @@ class GenerationService {
 
   // Of the thread alone.
   Scheduler scheduler_;
+  StepPacer pacer_;
   BatchRunner runner_;
   std::map<RequestId, Open> texts_;
   ServiceFigures own_figures_;

@@ -53,20 +53,29 @@ void Scheduler::reset() {
   pages_in_use_ = 0;
 }
 
-Step Scheduler::next(const StoredPrefix& stored_prefix, const Proposed& proposed) {
-  LLM_CHECK(under_way_.empty());
+Step Scheduler::next(const StoredPrefix& stored_prefix, const Proposed& proposed,
+                     std::size_t most_long) {
+  LLM_CHECK(under_way_.empty() && most_long > 0);
   Step step;
   grow_pages(step);
   // Fits: n_running_ <= parallel <= step_tokens.
   for (std::size_t i = 0; i < n_running_; ++i) {
-    if (requests_[i].left() == 1) add_part(step, requests_[i], {});
+    if (!requests_[i].is_prompt()) add_part(step, requests_[i], options_.step_tokens);
   }
-  for (std::size_t i = 0; i < n_running_; ++i) {
-    if (requests_[i].left() > 1) add_part(step, requests_[i], stored_prefix);
+  const bool decodes = step.n_tokens > 0;
+  for (std::size_t i = 0; i < n_running_ && step.n_tokens < short_tokens(); ++i) {
+    Request& request = requests_[i];
+    if (!request.is_prompt() || request.is_long) continue;
+    look_at(request, stored_prefix);
+    add_part(step, request, short_tokens());
   }
-  while (step.n_tokens < options_.step_tokens && admit_oldest()) {
-    add_part(step, requests_[n_running_ - 1], stored_prefix);
+  const std::size_t n_before = n_running_;
+  while (step.n_tokens < short_tokens() && n_long() < 2 && admit_oldest()) {
+    Request& request = requests_[n_running_ - 1];
+    look_at(request, stored_prefix);
+    if (!request.is_long) add_part(step, request, short_tokens());
   }
+  add_long_parts(step, decodes ? most_long : options_.step_tokens, stored_prefix, n_before);
   if (proposed && step.n_tokens == step.parts.size()) add_proposals(step, proposed);
   under_way_ = step.parts;
   return step;
@@ -80,6 +89,7 @@ void Scheduler::grow_pages(Step& step) {
       Request& youngest = requests_[--n_running_];
       set_pages(youngest, 0);
       youngest.stored = 0;
+      youngest.is_long = false;
       step.preempted.push_back(youngest.id);
       ++preemptions_;
     }
@@ -97,13 +107,39 @@ bool Scheduler::admit_oldest() {
   return true;
 }
 
-void Scheduler::add_part(Step& step, Request& request, const StoredPrefix& stored_prefix) const {
-  if (step.n_tokens == options_.step_tokens) return;
+void Scheduler::look_at(Request& request, const StoredPrefix& stored_prefix) const {
   if (stored_prefix) request.stored = stored_prefix(request.id, request.stored);
   LLM_CHECK(request.stored < request.n_tokens);
-  const std::size_t n = std::min(request.left(), options_.step_tokens - step.n_tokens);
+  request.is_long = request.is_long || request.left() > options_.step_tokens;
+}
+
+std::size_t Scheduler::n_long() const {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      std::span(requests_).first(n_running_),
+      [](const Request& request) { return request.is_prompt() && request.is_long; }));
+}
+
+std::size_t Scheduler::short_tokens() const {
+  return options_.step_tokens - (n_long() > 0 ? options_.step_tokens / 4 : 0);
+}
+
+void Scheduler::add_part(Step& step, const Request& request, std::size_t step_tokens) {
+  if (step.n_tokens >= step_tokens) return;
+  const std::size_t n = std::min(request.left(), step_tokens - step.n_tokens);
   step.parts.push_back({request.id, request.stored, n, n == request.left()});
   step.n_tokens += n;
+}
+
+void Scheduler::add_long_parts(Step& step, std::size_t most, const StoredPrefix& stored_prefix,
+                               std::size_t n_asked) {
+  most = std::min(most, options_.step_tokens - step.n_tokens);
+  const std::size_t end = step.n_tokens + most;
+  for (std::size_t i = 0; i < n_running_ && step.n_tokens < end; ++i) {
+    Request& request = requests_[i];
+    if (!request.is_prompt() || !request.is_long) continue;
+    if (i < n_asked) look_at(request, stored_prefix);
+    add_part(step, request, end);
+  }
 }
 
 void Scheduler::add_proposals(Step& step, const Proposed& proposed) {

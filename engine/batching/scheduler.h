@@ -52,10 +52,13 @@ struct Step {
 ///
 ///   first come, first served  running requests are older than waiting ones, always
 ///   decoding goes first       every running request with one known token left is in every step
-///   chunked prefill           the rest of `step_tokens` goes to prompts, the oldest first
+///   chunked prefill           the rest of `step_tokens` goes to prompts, the oldest first; those
+///                             that do not fit into one step (long ones) come last, and a quarter
+///                             of `step_tokens` is theirs
 ///   admission                 when there are pages for all of a request's known tokens, as many
 ///                             as it holds at most during a step, which are then set aside for
-///                             it; no request overtakes one that waits for pages
+///                             it; no request overtakes one that waits for pages; of long
+///                             prompts two run at most
 ///   shared prefixes           before each part of a prompt it is asked how much of it is stored
 ///                             already; that is no part of any step, though its pages count
 ///   proposals                 a step of decoding requests alone takes tokens on trial, as many as
@@ -105,7 +108,9 @@ class Scheduler {
   /// The next step. @pre the last one was completed
   /// @param stored_prefix  empty: no request has tokens in common with another
   /// @param proposed  empty: nothing is tried
-  Step next(const StoredPrefix& stored_prefix = {}, const Proposed& proposed = {});
+  /// @param most_long  1 or more: the most tokens of long prompts in a step with decoding requests
+  Step next(const StoredPrefix& stored_prefix = {}, const Proposed& proposed = {},
+            std::size_t most_long = SIZE_MAX);
 
   /// Of a part's proposed tokens, how many its request went on with.
   using Accepted = std::function<std::size_t(const StepPart&)>;
@@ -132,7 +137,9 @@ class Scheduler {
     std::size_t most_tokens;
     std::size_t stored = 0;
     std::size_t pages = 0;
+    bool is_long = false;  ///< since it was admitted, had more tokens left than a step takes
 
+    bool is_prompt() const { return left() > 1; }
     std::size_t left() const { return n_tokens - stored; }
   };
 
@@ -144,8 +151,18 @@ class Scheduler {
   void grow_pages(Step& step);
   /// @return false when none waits, or it must wait on
   bool admit_oldest();
-  /// As many of the request's tokens as the step has room for.
-  void add_part(Step& step, Request& request, const StoredPrefix& stored_prefix) const;
+  /// Asks how much of a prompt is stored, and whether the rest is long.
+  void look_at(Request& request, const StoredPrefix& stored_prefix) const;
+  /// As many of the request's tokens as the step has room for, if it takes no more than
+  /// `step_tokens`.
+  static void add_part(Step& step, const Request& request, std::size_t step_tokens);
+  /// @param stored_prefix  asked of the first n_asked requests
+  void add_long_parts(Step& step, std::size_t most, const StoredPrefix& stored_prefix,
+                      std::size_t n_asked);
+  /// Running requests with a long prompt that is not yet evaluated.
+  std::size_t n_long() const;
+  /// The most tokens of a step before long prompts get theirs.
+  std::size_t short_tokens() const;
   void add_proposals(Step& step, const Proposed& proposed);
   std::vector<Request>::iterator find(RequestId id);
   void erase(std::vector<Request>::iterator request);

@@ -32,7 +32,7 @@ std::shared_ptr<Assistant> assistant_of(const Pair& pair, KvType kv = KvType::kF
 }
 
 std::unique_ptr<Speculation> assisted(const std::shared_ptr<Assistant>& assistant,
-                                            std::optional<std::size_t> length) {
+                                      std::optional<std::size_t> length) {
   return std::make_unique<Speculation>(std::make_unique<AssistantProposer>(assistant), length);
 }
 
@@ -189,15 +189,15 @@ TEST_CASE("assistant: it is no model by itself, and none of another model", "[as
   CHECK(other.code == ErrorCode::kUsage);
   CHECK(other.to_string().find("need a draft of a llama model") != std::string::npos);
 
-  const auto wide = require_ok(Model::load(
-      LLM_SOURCE_DIR "/tests/golden/architectures/gemma4moe.gguf", {.threads = 1}));
+  const auto wide = require_ok(
+      Model::load(LLM_SOURCE_DIR "/tests/golden/architectures/gemma4moe.gguf", {.threads = 1}));
   const Error width =
       must_fail(Model::load(kAssistant + ".gguf", {.threads = 1, .trunk = wide.get()}));
   CHECK(width.code == ErrorCode::kUsage);
   CHECK(width.to_string().find("embedding_length_out") != std::string::npos);
 
-  const auto narrow = require_ok(Model::load(
-      LLM_SOURCE_DIR "/tests/golden/architectures/gemma4-shared.gguf", {.threads = 1}));
+  const auto narrow = require_ok(
+      Model::load(LLM_SOURCE_DIR "/tests/golden/architectures/gemma4-shared.gguf", {.threads = 1}));
   const Error heads =
       must_fail(Model::load(kAssistant + ".gguf", {.threads = 1, .trunk = narrow.get()}));
   CHECK(heads.code == ErrorCode::kMalformed);

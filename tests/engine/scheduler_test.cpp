@@ -3,6 +3,7 @@
 
 #include "engine/batching/scheduler.h"
 
+#include "engine/batching/step_pacer.h"
 #include "engine/state/kv_groups.h"
 #include "tests/support/test.h"
 
@@ -29,6 +30,7 @@ struct Watched {
   std::size_t most_tokens;
   std::size_t stored = 0;
   bool runs = false;
+  bool is_long = false;
 };
 
 /// All, half or none of what is proposed.
@@ -107,13 +109,20 @@ class Watcher {
       // The youngest of all that run.
       for (const auto& [other, watched] : live_) REQUIRE((!watched.runs || other <= id));
       live_.at(id).runs = false;
+      live_.at(id).is_long = false;
       live_.at(id).stored = 0;
+    }
+    // The oldest run. A prompt that is longer than a step is long, until it is preempted.
+    for (std::size_t i = 0; auto& [id, request] : live_) {
+      if (i++ == scheduler_.n_running()) break;
+      request.runs = true;
+      request.is_long |= request.n_tokens - request.stored > options_.step_tokens;
     }
     std::size_t n_tokens = 0;
     std::set<RequestId> seen;
     for (const StepPart& part : step.parts) {
-      Watched& request = live_.at(part.id);
-      request.runs = true;
+      const Watched& request = live_.at(part.id);
+      REQUIRE(request.runs);
       REQUIRE(seen.insert(part.id).second);
       REQUIRE(part.n_tokens >= 1);
       REQUIRE(part.first == request.stored);
@@ -152,15 +161,28 @@ class Watcher {
     REQUIRE(running <= options_.parallel);
     REQUIRE(pages == scheduler_.pages_in_use());
     REQUIRE(pages <= options_.kv_pages);
-    // Nothing is left over that someone could have used: prompts are read by the oldest first.
+    // Nothing is left over that someone could have used: short prompts are read by the oldest
+    // first, then long ones, of which two run.
     bool all_read = true;
-    for (const auto& [id, request] : live_) {
-      if (!request.runs || request.n_tokens - request.stored == 1) continue;
-      const auto part = std::ranges::find(step.parts, id, &StepPart::id);
-      REQUIRE((part == step.parts.end() || all_read));
-      all_read = all_read && part != step.parts.end() && part->wants_logits;
+    std::size_t n_long = 0;
+    std::size_t n_long_tokens = 0;
+    for (const bool is_long : {false, true}) {
+      for (const auto& [id, request] : live_) {
+        if (!request.runs || request.n_tokens - request.stored == 1) continue;
+        if (request.is_long != is_long) continue;
+        n_long += is_long ? 1 : 0;
+        const auto part = std::ranges::find(step.parts, id, &StepPart::id);
+        REQUIRE((part == step.parts.end() || all_read || (is_long && n_long == 1)));
+        if (is_long && part != step.parts.end()) n_long_tokens += part->n_tokens;
+        all_read = (all_read || (is_long && n_long == 1)) && part != step.parts.end() &&
+                   part->wants_logits;
+      }
+      const std::size_t kept = is_long ? 0 : options_.step_tokens / 4;
+      REQUIRE((all_read || step.n_tokens + kept >= options_.step_tokens));
     }
-    REQUIRE((all_read || step.n_tokens == options_.step_tokens));
+    REQUIRE(n_long <= 2);
+    // A step that has room left for no long prompt was full before.
+    REQUIRE((n_long == 0 || n_long_tokens > 0 || step.n_tokens == options_.step_tokens));
   }
 
   void complete(const Step& step, bool some_cancelled) {
@@ -237,13 +259,47 @@ TEST_CASE("nobody's next token waits for a long prompt", "[serve]") {
   REQUIRE(scheduler.next().parts == Parts{{1, 0, 10, true}});
   scheduler.submit(2, 250, 5);
   scheduler.submit(3, 30, 5);
-  for (const Parts& parts :
-       {Parts{{1, 10, 1, true}, {2, 0, 99, false}}, Parts{{1, 11, 1, true}, {2, 99, 99, false}},
-        Parts{{1, 12, 1, true}, {2, 198, 52, true}, {3, 0, 30, true}},
-        Parts{{1, 13, 1, true}, {2, 250, 1, true}, {3, 30, 1, true}}}) {
+  for (const Parts& parts : {Parts{{1, 10, 1, true}, {3, 0, 30, true}, {2, 0, 69, false}},
+                             Parts{{1, 11, 1, true}, {3, 30, 1, true}, {2, 69, 98, false}},
+                             Parts{{1, 12, 1, true}, {3, 31, 1, true}, {2, 167, 83, true}},
+                             Parts{{1, 13, 1, true}, {2, 250, 1, true}, {3, 32, 1, true}}}) {
     scheduler.complete();
     REQUIRE(scheduler.next().parts == parts);
   }
+}
+
+TEST_CASE("beside decoding requests a long prompt takes what it may", "[serve]") {
+  Scheduler scheduler = scheduler_of(
+      {.step_tokens = 100, .parallel = 4, .queue = 9, .context = 2000, .kv_pages = 20});
+  const auto next = [&](std::size_t most_long) {
+    scheduler.complete();
+    return scheduler.next({}, {}, most_long).parts;
+  };
+  scheduler.submit(1, 150, 5);
+  REQUIRE(next(7) == Parts{{1, 0, 100, false}});  // nobody decodes
+  REQUIRE(next(7) == Parts{{1, 100, 50, true}});  // long, and fits now
+  scheduler.submit(2, 101, 5);
+  REQUIRE(next(7) == Parts{{1, 150, 1, true}, {2, 0, 7, false}});
+  scheduler.submit(3, 100, 5);  // short
+  scheduler.submit(4, 900, 5);
+  REQUIRE(next(7) == Parts{{1, 151, 1, true}, {3, 0, 74, false}, {2, 7, 7, false}});
+  REQUIRE(next(90) == Parts{{1, 152, 1, true}, {3, 74, 26, true}, {2, 14, 73, false}});
+  REQUIRE(next(20) ==
+          Parts{{1, 153, 1, true}, {3, 100, 1, true}, {2, 87, 14, true}, {4, 0, 6, false}});
+}
+
+TEST_CASE("long prompts take what leaves a step twice as long as one without", "[serve]") {
+  StepPacer pacer;
+  CHECK(pacer.most_long() == 32);  // nothing is known
+  for (int i = 0; i < 20; ++i) pacer.note(0, 16, 0.1);
+  for (int i = 0; i < 20; ++i) pacer.note(200, 16, 0.3);  // a millisecond for each
+  CHECK(pacer.most_long() == 100);
+  for (int i = 0; i < 20; ++i) pacer.note(100, 16, 0.4);  // deep in the prompt
+  CHECK(pacer.most_long() == 33);
+  for (int i = 0; i < 20; ++i) pacer.note(0, 1, 0.01);  // 60 ms are not noticed
+  CHECK(pacer.most_long() == 16);
+  for (int i = 0; i < 20; ++i) pacer.note(10, 1, 1);
+  CHECK(pacer.most_long() == 8);
 }
 
 TEST_CASE("what is stored already is in no step, and is asked for before each part", "[serve]") {
@@ -268,8 +324,8 @@ TEST_CASE("what is stored already is in no step, and is asked for before each pa
   stored[1] = 640;  // meanwhile others have stored more
   scheduler.submit(2, 512, 5);
   stored[2] = 511;
-  REQUIRE(next().parts == Parts{{1, 640, 60, true}, {2, 511, 1, true}});
-  REQUIRE(asked == Asked{{1, 356}, {2, 0}});
+  REQUIRE(next().parts == Parts{{2, 511, 1, true}, {1, 640, 60, true}});
+  REQUIRE(asked == Asked{{2, 0}, {1, 356}});
   scheduler.complete();
   REQUIRE(next().parts == Parts{{1, 700, 1, true}, {2, 512, 1, true}});
   REQUIRE(asked.empty());  // both decode

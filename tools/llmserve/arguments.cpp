@@ -84,7 +84,7 @@ void add_scheduler_options(OptionTable& table, ServeArguments& a) {
   table.integer(
       "chunk,b,batch-size", "TOKENS", &a.scheduler.step_tokens, 1, 65536,
       "maximum number of tokens in one forward pass; each request that is decoding gets one "
-      "token, prompt tokens fill the rest");
+      "token, prompt tokens fill the rest (of long prompts fewer, so that others need not wait)");
   table.choice(
       "speculate", "KIND", &a.speculate,
       {{"auto", SpeculateKind::kAuto},
