@@ -9,16 +9,18 @@
 namespace llm {
 namespace {
 
-std::vector<std::byte> quantized(WeightType type, std::span<const float> x) {
+std::vector<std::byte> quantized(WeightType type, std::span<const float> x,
+                                 std::span<const float> importance = {}) {
   std::vector<std::byte> out(row_bytes(type, x.size()), std::byte{0xAB});
-  quantize_row(type, x, out);
+  quantize_row(type, x, out, importance);
   return out;
 }
 
 /// Sum of squared errors over sum of squares, after quantizing and dequantizing.
-double relative_error(WeightType type, std::span<const float> x) {
+double relative_error(WeightType type, std::span<const float> x,
+                      std::span<const float> importance = {}) {
   std::vector<float> back(x.size());
-  contract::dequantize_row(type, quantized(type, x), back);
+  contract::dequantize_row(type, quantized(type, x, importance), back);
   double error = 0;
   double power = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -92,8 +94,8 @@ TEST_CASE("searched types keep the error their search reaches", "[quant][quantiz
   const Limit limits[] = {
       {WeightType::kQ2_K, 0.06712, 0.08251},     {WeightType::kQ3_K, 0.02068, 0.03019},
       {WeightType::kQ4_K, 0.004903, 0.007117},   {WeightType::kQ5_K, 0.001191, 0.001741},
-      {WeightType::kQ6_K, 0.0002824, 0.0004742}, {WeightType::kIQ4_NL, 0.0054, 0.007966},
-      {WeightType::kIQ4_XS, 0.005477, 0.008119}, {WeightType::kMXFP4, 0.01243, 0.01627},
+      {WeightType::kQ6_K, 0.0002824, 0.0004742}, {WeightType::kIQ4_NL, 0.005615, 0.008491},
+      {WeightType::kIQ4_XS, 0.005712, 0.008713}, {WeightType::kMXFP4, 0.01243, 0.01627},
       {WeightType::kNVFP4, 0.008043, 0.007495},  {WeightType::kTQ1_0, 0.1897, 0.2961},
       {WeightType::kIQ1_S, 0.1987, 0.2621},      {WeightType::kIQ1_M, 0.1711, 0.2052},
       {WeightType::kIQ2_XXS, 0.1072, 0.1402},    {WeightType::kIQ2_XS, 0.08089, 0.1011},
@@ -207,7 +209,8 @@ TEST_CASE("three values come back exactly", "[quant][quantize]") {
 double error_of_rounded_scales(const std::vector<float>& x) {
   double error = 0;
   double power = 0;
-  const auto blocks = quantized(WeightType::kIQ4_NL, x);
+  const std::vector<float> ones(x.size(), 1.0f);
+  const auto blocks = quantized(WeightType::kIQ4_NL, x, ones);
   for (std::size_t first = 0; first < x.size(); first += 256) {
     float scales[8];
     float largest = 0;
@@ -230,12 +233,35 @@ double error_of_rounded_scales(const std::vector<float>& x) {
   return error / power;
 }
 
+TEST_CASE("weights that Q4_K and Q5_K once held are found again", "[quant][quantize]") {
+  for (const WeightType type : {WeightType::kQ4_K, WeightType::kQ5_K}) {
+    const auto x = testing::random_normals(1 << 16, 0.02f, 7);
+    std::vector<float> held(x.size());
+    contract::dequantize_row(type, quantized(type, x), held);
+    for (float& value : held) value = f16_to_f32(f32_to_f16(value));  // as an F16 file has them
+    CAPTURE(block_traits(type).name, relative_error(type, held));
+    CHECK(relative_error(type, held) < 3.5e-5);
+  }
+}
+
+TEST_CASE("without importances IQ4_NL and IQ4_XS keep large weights better", "[quant][quantize]") {
+  const auto x = random_student(1 << 16, 0.02f, 2);
+  const std::vector<float> ones(x.size(), 1.0f);
+  std::vector<float> squares;
+  for (const float value : x) squares.push_back(value * value);
+  for (const WeightType type : {WeightType::kIQ4_NL, WeightType::kIQ4_XS}) {
+    CAPTURE(block_traits(type).name);
+    CHECK(weighted_error(type, x, {}, squares) < 0.95 * weighted_error(type, x, ones, squares));
+  }
+}
+
 TEST_CASE("the search for IQ4_XS beats rounding the scales of IQ4_NL", "[quant][quantize]") {
   for (const auto& x :
        {testing::random_normals(1 << 16, 0.02f, 1), random_student(1 << 16, 0.02f, 2)}) {
-    const double searched = relative_error(WeightType::kIQ4_XS, x);
+    const std::vector<float> ones(x.size(), 1.0f);
+    const double searched = relative_error(WeightType::kIQ4_XS, x, ones);
     const double rounded = error_of_rounded_scales(x);
-    CAPTURE(searched, rounded, relative_error(WeightType::kIQ4_NL, x));
+    CAPTURE(searched, rounded);
     CHECK(searched < 0.996 * rounded);
   }
 }

@@ -101,7 +101,8 @@ class AffineSearch {
   static constexpr bool kFreeOffset = kMaxScale == 0;
   static constexpr int kRounds = 3;
   static constexpr int kRefinements = kWeighted ? 4 : 2;
-  static constexpr int kScaleReach = 2;  // integers tried on either side
+  static constexpr float kEqual = 1e-6F;  // of the sum of squares
+  static constexpr int kScaleReach = 2;   // integers tried on either side
   static constexpr int kMinReach = 1;
 
   struct Scales {
@@ -154,10 +155,12 @@ class AffineSearch {
       o = larger(o, F32Lanes{});
     }
     a = larger(a, F32Lanes{});
-    const F32Lanes error = error_of(g, sums, a, o);
+    // Sums are rounded, so errors that differ by less are equal. Codes that do not reach the last
+    // step may all be one more, with a larger offset; the first of such starts is kept.
+    const F32Lanes error = error_of(g, sums, a, o) + kEqual * xx_[g];
     a_[g] = error < best ? a : a_[g];
     o_[g] = error < best ? o : o_[g];
-    best = smaller(error, best);
+    best = error < best ? error - kEqual * xx_[g] : best;
   }
 
   /// Step 1. A start clips `clip` steps of the range, a share of them at the lower end.
@@ -188,10 +191,11 @@ class AffineSearch {
       const F32Lanes inverse = (kHigh + clip) * unit;
       consider(g, inverse, -low * inverse - clip * share, best);
     };
+    // Weights that were quantized before have the lowest at code 0, and all steps or a few less.
+    for (const float clip : {0.0f, -1.0f, -2.0f}) start(clip, 0);
     for (const float clip : {-0.3f, 0.3f, 0.9f, 1.5f})
       for (const float share : {0.0f, 0.5f, 1.0f}) start(clip, share);
-    // Weights that count little may be clipped further; weights that were quantized before may have
-    // a step less.
+    // Weights that count little may be clipped further.
     if constexpr (kWeighted) {
       for (const float clip : {-1.0f, -0.6f, 0.0f, 0.6f, 1.2f, 2.2f, 3.2f, 5.0f})
         for (const float share : {0.0f, 0.25f, 0.5f, 0.75f, 1.0f}) start(clip, share);

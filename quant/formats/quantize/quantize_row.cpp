@@ -49,6 +49,26 @@ void set_error_weights(std::span<const float> importance, float (&w)[kChunk]) {
   }
 }
 
+/// Types whose errors count the more the larger the weight where there are no importances: that
+/// gives smaller divergences (docs/quantization.md).
+template <typename Block>
+constexpr bool kWeighsBySize =
+    Block::kType == WeightType::kIQ4_NL || Block::kType == WeightType::kIQ4_XS;
+
+/// What the squared errors count without importances: mean of x x + x x, over the largest of these.
+void set_size_weights(std::span<const float> x, float (&w)[kChunk]) {
+  float sum = 0;
+  float largest = 0;
+  for (const float value : x) {
+    sum += value * value;
+    largest = std::max(largest, value * value);
+  }
+  const float mean = sum / static_cast<float>(x.size());
+  const float unit = largest > 0 ? 1 / (mean + largest) : 0;
+  for (std::size_t j = 0; j < kChunk; ++j)
+    w[j] = unit > 0 ? std::max((mean + x[j] * x[j]) * unit, kLeastWeight) : 1;
+}
+
 template <typename Block>
 constexpr bool kIsTernary =
     Block::kType == WeightType::kTQ1_0 || Block::kType == WeightType::kTQ2_0;
@@ -131,8 +151,10 @@ void quantize_blocks(std::span<const float> row, std::span<const float> importan
       if (all_within(part.subspan(j, kWeights), limit)) std::copy_n(&part[j], kWeights, x + j);
     float w[kChunk];
     if (!importance.empty()) set_error_weights(importance.subspan(first, part.size()), w);
+    const bool by_size = kWeighsBySize<Block> && importance.empty();
+    if (by_size) set_size_weights(x, w);
     Block blocks[kChunk / kWeights];
-    quantize_chunk(x, importance.empty() ? nullptr : w, blocks);
+    quantize_chunk(x, importance.empty() && !by_size ? nullptr : w, blocks);
     for (std::size_t b = 0; b < part.size() / kWeights; ++b)
       if (!all_within(part.subspan(b * kWeights, kWeights), limit)) blocks[b] = unstorable<Block>();
     std::memcpy(out.data() + first / kWeights * sizeof(Block), blocks,
