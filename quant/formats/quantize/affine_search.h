@@ -101,7 +101,7 @@ class AffineSearch {
   static constexpr bool kFreeOffset = kMaxScale == 0;
   static constexpr int kRounds = 3;
   static constexpr int kRefinements = kWeighted ? 4 : 2;
-  static constexpr float kEqual = 1e-6F;  // of the sum of squares
+  static constexpr float kExact = 3e-5F;  // of the sum of squares, an error that is none
   static constexpr int kScaleReach = 2;   // integers tried on either side
   static constexpr int kMinReach = 1;
 
@@ -155,12 +155,13 @@ class AffineSearch {
       o = larger(o, F32Lanes{});
     }
     a = larger(a, F32Lanes{});
-    // Sums are rounded, so errors that differ by less are equal. Codes that do not reach the last
-    // step may all be one more, with a larger offset; the first of such starts is kept.
-    const F32Lanes error = error_of(g, sums, a, o) + kEqual * xx_[g];
-    a_[g] = error < best ? a : a_[g];
-    o_[g] = error < best ? o : o_[g];
-    best = error < best ? error - kEqual * xx_[g] : best;
+    // Weights that were quantized before fit exactly, and with codes that do not reach the last
+    // step in several ways: the first start that does so is kept.
+    const F32Lanes error = error_of(g, sums, a, o);
+    const auto is_better = (error < best) & (best > (kExact - 1) * xx_[g]);
+    a_[g] = is_better ? a : a_[g];
+    o_[g] = is_better ? o : o_[g];
+    best = is_better ? error : best;
   }
 
   /// Step 1. A start clips `clip` steps of the range, a share of them at the lower end.
