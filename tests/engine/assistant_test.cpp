@@ -3,8 +3,7 @@
 
 #include "base/json.h"
 #include "engine/generation/assistant_proposer.h"
-#include "tests/engine/serve_support.h"
-#include "tests/engine/speculation_support.h"
+#include "tests/engine/reading_proposers.h"
 #include "tests/support/isas.h"
 #include "tests/support/tiny_model.h"
 
@@ -109,28 +108,8 @@ TEST_CASE("assistant: a text and its rows are those of plain decoding", "[assist
   const Pair pair = load_pair();
   const auto assistant = assistant_of(pair);
   std::mt19937 random(9);
-  Counts counts;
-  for (int run = 0; run < 100; ++run) {
-    GenerateOptions options;
-    options.sampler.temperature = run % 2 == 0 ? 0.0F : 1.0F;
-    options.sampler.seed = static_cast<std::uint64_t>(run);
-    options.sampler.top_k = 3;
-    options.max_tokens = 24;
-    options.on_logits = [](std::span<const float>) {};
-    std::vector<std::vector<TokenId>> prompts(2);
-    for (auto& prompt : prompts)
-      for (std::size_t i = 1 + random() % 60; i > 0; --i)
-        prompt.push_back(static_cast<TokenId>(3 + random() % 360));
-    const auto plain = require_ok(open_sequence(pair.trunk, {.context = 300}));
-    const auto fast = require_ok(open_sequence(pair.trunk, {.context = 300}));
-    const auto speculation = assisted(assistant, 1 + random() % 4);
-    fast->set_on_normed([&speculation](std::size_t first, std::span<const float> rows) {
-      speculation->source().take_rows(first, rows);
-    });
-    CAPTURE(run);
-    REQUIRE(see(*plain, prompts, options, nullptr) ==
-            see(*fast, prompts, options, speculation.get(), &counts));
-  }
+  const Counts counts = require_texts_of_plain_decoding(
+      pair.trunk, 360, [&](std::size_t length) { return assisted(assistant, length); }, random);
   CAPTURE(counts.proposed, counts.accepted, counts.passes);
   REQUIRE(counts.proposed > 1000);
   REQUIRE(counts.accepted > 5);
@@ -143,26 +122,9 @@ TEST_CASE("assistant: requests of a service, also preempted ones, are those of p
   const SchedulerOptions options{
       .step_tokens = 32, .parallel = 6, .context = 400, .kv_pages = GENERATE(14, 90)};
   const auto assistant = assistant_of(pair);
-  std::mt19937 random(4);
-  std::vector<GenerationRequest> requests;
-  for (std::uint64_t i = 0; i < 12; ++i) {
-    Ids prompt(1 + random() % 120);
-    for (TokenId& id : prompt) id = static_cast<TokenId>(3 + random() % 360);
-    requests.push_back(text_request(prompt, 1 + random() % 60, i));
-    requests.back().options.sampler.temperature = i % 2 == 0 ? 0.0F : 1.0F;
-    requests.back().options.sampler.top_k = 3;
-  }
-  std::vector<Listener> listeners(requests.size());
-  const auto service = start(pair.trunk, options, [&] { return assisted(assistant, 3); });
-  for (std::size_t i = 0; i < requests.size(); ++i)
-    submit(*service, {listeners[i].job(requests[i])});
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    const GenerationOutput text = require_ok(listeners[i].wait());
-    const auto alone = require_ok(open_sequence(pair.trunk, {.context = 400}));
-    const auto expected = require_ok(generate(*alone, requests[i].prompt, requests[i].options));
-    REQUIRE(text.result.ids == expected.ids);
-  }
-  REQUIRE(service->figures().proposed_tokens > 20);
+  const auto figures = require_requests_of_plain_decoding(
+      pair.trunk, 360, options, [&](std::size_t length) { return assisted(assistant, length); });
+  REQUIRE(figures.proposed_tokens > 20);
 }
 
 TEST_CASE("assistant: keys that are not there give no proposal", "[assistant]") {

@@ -3,8 +3,7 @@
 
 #include "engine/generation/mtp_proposer.h"
 #include "quant/formats/dequantize.h"
-#include "tests/engine/serve_support.h"
-#include "tests/engine/speculation_support.h"
+#include "tests/engine/reading_proposers.h"
 #include "tests/support/tiny_model.h"
 
 namespace llm::test {
@@ -93,12 +92,6 @@ std::unique_ptr<Speculation> speculation_of(const std::shared_ptr<MtpDrafter>& d
   return std::make_unique<Speculation>(std::make_unique<MtpProposer>(drafter), length);
 }
 
-void tell_rows(Sequence& sequence, Speculation& speculation) {
-  sequence.set_on_normed([&speculation](std::size_t first, std::span<const float> rows) {
-    speculation.source().take_rows(first, rows);
-  });
-}
-
 }  // namespace
 
 TEST_CASE("mtp: a first pair's logits are those of plain loops", "[mtp]") {
@@ -146,26 +139,10 @@ TEST_CASE("mtp: a text and its rows are those of plain decoding", "[mtp]") {
   for (const char* architecture : {"qwen35", "qwen35moe", "qwen3next"}) {
     const Loaded loaded = load_both(architecture);
     const auto drafter = drafter_of(loaded);
-    Counts counts;
-    for (int run = 0; run < 100; ++run) {
-      GenerateOptions options;
-      options.sampler.temperature = run % 2 == 0 ? 0.0F : 1.0F;
-      options.sampler.seed = static_cast<std::uint64_t>(run);
-      options.sampler.top_k = 3;
-      options.max_tokens = 24;
-      options.on_logits = [](std::span<const float>) {};
-      std::vector<std::vector<TokenId>> prompts(2);
-      for (auto& prompt : prompts)
-        for (std::size_t i = 1 + random() % 60; i > 0; --i)
-          prompt.push_back(static_cast<TokenId>(3 + random() % 260));
-      const auto plain = require_ok(open_sequence(loaded.trunk, {.context = 300}));
-      const auto fast = require_ok(open_sequence(loaded.trunk, {.context = 300}));
-      const auto speculation = speculation_of(drafter, 1 + random() % 4);
-      tell_rows(*fast, *speculation);
-      CAPTURE(architecture, run);
-      REQUIRE(see(*plain, prompts, options, nullptr) ==
-              see(*fast, prompts, options, speculation.get(), &counts));
-    }
+    CAPTURE(architecture);
+    const Counts counts = require_texts_of_plain_decoding(
+        loaded.trunk, 260, [&](std::size_t length) { return speculation_of(drafter, length); },
+        random);
     CAPTURE(counts.proposed, counts.accepted, counts.passes);
     REQUIRE(counts.proposed > 1000);
     REQUIRE(counts.accepted > 10);
@@ -178,27 +155,11 @@ TEST_CASE("mtp: requests of a service, also preempted ones, are those of plain d
   const SchedulerOptions options{
       .step_tokens = 32, .parallel = 6, .context = 400, .kv_pages = GENERATE(9, 60)};
   const auto drafter = drafter_of(loaded, options.parallel);
-  std::mt19937 random(4);
-  std::vector<GenerationRequest> requests;
-  for (std::uint64_t i = 0; i < 12; ++i) {
-    Ids prompt(1 + random() % 120);
-    for (TokenId& id : prompt) id = static_cast<TokenId>(3 + random() % 260);
-    requests.push_back(text_request(prompt, 1 + random() % 60, i));
-    requests.back().options.sampler.temperature = i % 2 == 0 ? 0.0F : 1.0F;
-    requests.back().options.sampler.top_k = 3;
-  }
-  std::vector<Listener> listeners(requests.size());
-  const auto service = start(loaded.trunk, options, [&] { return speculation_of(drafter, 3); });
-  for (std::size_t i = 0; i < requests.size(); ++i)
-    submit(*service, {listeners[i].job(requests[i])});
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    const GenerationOutput text = require_ok(listeners[i].wait());
-    const auto alone = require_ok(open_sequence(loaded.trunk, {.context = 400}));
-    const auto expected = require_ok(generate(*alone, requests[i].prompt, requests[i].options));
-    REQUIRE(text.result.ids == expected.ids);
-  }
-  REQUIRE(service->figures().proposed_tokens > 20);
-  REQUIRE(service->figures().accepted_tokens > 0);
+  const auto figures = require_requests_of_plain_decoding(
+      loaded.trunk, 260, options,
+      [&](std::size_t length) { return speculation_of(drafter, length); });
+  REQUIRE(figures.proposed_tokens > 20);
+  REQUIRE(figures.accepted_tokens > 0);
 }
 
 }  // namespace llm::test
