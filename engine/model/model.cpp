@@ -52,17 +52,6 @@ Result<std::string> hash_of(const MappedFile& file, const LoadOptions& options) 
 }
 
 /// Compares the mapped bytes with a manifest, if that is wanted.
-Error needs_trunk(const ModelFile& model) {
-  const Architecture& architecture = *model.config.architecture;
-  Error error = model.gguf.value_error(
-      ErrorCode::kUnsupported, "general.architecture",
-      fmt::format("found {}, need a model that runs alone: this one reads the keys and values of a "
-                  "{} model",
-                  architecture.name, architecture.trunk));
-  error.hint = "load that model, and give this file as its --draft";
-  return error;
-}
-
 Status check_manifest(const ModelFile& model, const LoadOptions& options, int threads) {
   if (!options.manifest) return Ok{};
   const std::string path = options.manifest->empty()
@@ -88,7 +77,7 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
   const HyperParameters* const trunk =
       options.trunk == nullptr ? nullptr : &options.trunk->config();
   LLM_TRY(ModelFile opened, open_model_file(path, {.strict = options.strict, .trunk = trunk}));
-  if (opened.config.has_trunk() && trunk == nullptr) return in_file(needs_trunk(opened), path);
+  if (trunk == nullptr) LLM_RETURN_IF_ERROR(check_runs_alone(opened));
   LLM_RETURN_IF_ERROR(check_manifest(opened, options, threads));
   LLM_TRY(std::string sha256, hash_of(opened.file, options));
   times.open = lap.seconds();

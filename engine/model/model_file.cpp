@@ -79,6 +79,18 @@ Result<ModelContents> read_contents(GgufFile gguf, const ModelFileOptions& optio
 
 }  // namespace
 
+Status check_runs_alone(const ModelFile& model) {
+  if (!model.config.has_trunk()) return Ok{};
+  const Architecture& architecture = *model.config.architecture;
+  Error error = model.gguf.value_error(
+      ErrorCode::kUnsupported, "general.architecture",
+      fmt::format("found {}, need a model that runs alone: this one reads the keys and values of a "
+                  "{} model",
+                  architecture.name, architecture.trunk));
+  error.hint = "load that model, and give this file as its --draft";
+  return in_file(std::move(error), model.file.path());
+}
+
 Error nonfinite_error(const ModelFile& model, const TensorView& tensor, std::size_t block) {
   const MappedFile::Part& part = model.file.part_at(tensor.data.data());
   const BlockTraits& traits = block_traits(tensor.type);

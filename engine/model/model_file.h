@@ -33,6 +33,9 @@ struct ModelFile : ModelContents {
   MappedFile file;
 };
 
+/// Errors: kUnsupported for a model with a trunk.
+Status check_runs_alone(const ModelFile& model);
+
 /// NaN or Inf in block `block` of `tensor`, by row, block and place in the file.
 Error nonfinite_error(const ModelFile& model, const TensorView& tensor, std::size_t block);
 

@@ -240,6 +240,7 @@ Result<LoadPlan> plan_model(const ServeArguments& a, const ModelManager::Model& 
                 .store = std::move(store),
                 .progress = std::move(progress)};
   LLM_TRY(ModelFile file, open_model_file(model.path, {.strict = a.strict}));
+  LLM_RETURN_IF_ERROR(check_runs_alone(file));
   LLM_TRY(const auto page, KvPool::create(file.config, 1, a.kv));
   LLM_TRY(served.scheduler, complete(a, file.config, *page));
   LLM_TRY(const WeightPlan weights, plan_weights(file));
