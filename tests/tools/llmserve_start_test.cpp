@@ -151,4 +151,19 @@ TEST_CASE("a model that is named as hubs name it gets -hf's advice", "[llmserve]
   }
 }
 
+TEST_CASE("a model that is only a draft is neither served nor run", "[llmserve]") {
+  const ToolFolder folder;
+  const std::string draft = LLM_SOURCE_DIR "/tests/golden/assistant/gemma4-assistant.gguf";
+  for (const char* program : {"llmserve ", "llmrun -p a "}) {
+    CAPTURE(program);
+    folder.shell(program + draft).must_end(6, {"gemma4-assistant", "--draft"});
+  }
+  const std::string other = LLM_SOURCE_DIR "/tests/golden/architectures/qwen3.gguf";
+  for (const char* program : {"llmserve ", "llmrun -p a "}) {
+    CAPTURE(program);
+    folder.shell(program + other + " --draft " + draft)
+        .must_end(2, {"need a draft of a qwen3 model"});
+  }
+}
+
 }  // namespace llm::test

@@ -198,7 +198,7 @@ class AffineSearch {
       for (const float share : {0.0f, 0.5f, 1.0f}) start(clip, share);
     // Weights that count little may be clipped further.
     if constexpr (kWeighted) {
-      for (const float clip : {-1.0f, -0.6f, 0.0f, 0.6f, 1.2f, 2.2f, 3.2f, 5.0f})
+      for (const float clip : {-1.0f, -0.6f, 0.6f, 1.2f, 2.2f, 3.2f, 5.0f})
         for (const float share : {0.0f, 0.25f, 0.5f, 0.75f, 1.0f}) start(clip, share);
     }
     for (int i = 0; i < kRefinements; ++i) {
