@@ -37,7 +37,8 @@ inline Counts require_texts_of_plain_decoding(const std::shared_ptr<const Model>
   return counts;
 }
 
-/// Twelve random requests to a service with proposals: the tokens of each alone. @return its figures
+/// Twelve random requests to a service with proposals: the tokens of each alone. @return its
+/// figures
 inline auto require_requests_of_plain_decoding(const std::shared_ptr<const Model>& model,
                                                std::size_t n_ids, const SchedulerOptions& options,
                                                const MakeSpeculation& make) {
